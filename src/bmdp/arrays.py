@@ -1,0 +1,89 @@
+"""Array types, the letters of array shapes, and the checks that arrays pass at the border.
+
+Shapes are written in brackets. The letters mean the same everywhere:
+
+    N  states or episodes of a batch      S  states of a finite model
+    K  points of one state                A  actions
+    M  budgets asked for                  B  budgets of the grid `beta_grid`
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.errors import BmdpError, DataError
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+BoolArray = NDArray[np.bool_]
+
+
+def real_array(name: str, values: ArrayLike) -> FloatArray:
+    """Returns `values` as an array of floats: float32 and narrower as float32, all else as float64.
+
+    Raises:
+        DataError: if they are not real numbers.
+
+    >>> real_array("costs", [1, 2]).dtype
+    dtype('float64')
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as ragged:
+        raise DataError(f"{name} must be an array of real numbers; got {ragged}.") from ragged
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} must be an array of real numbers; got type {array.dtype}.")
+    narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return array.astype(np.float32 if narrow else np.float64, copy=False)
+
+
+def require_shape(name: str, array: Any, shape: tuple[int | None, ...], letters: str) -> None:
+    """Checks a shape, in which None stands for any length.
+
+    Raises:
+        DataError: naming the argument, the shape in letters, and the shape it has.
+
+    >>> require_shape("betas", np.zeros(3), (2,), "[N]")
+    Traceback (most recent call last):
+    bmdp.errors.DataError: betas must have shape [N] = [2]; got [3].
+    """
+    given = tuple(array.shape)
+    fits = len(given) == len(shape) and all(
+        want is None or want == got for want, got in zip(shape, given, strict=True)
+    )
+    if fits:
+        return
+    wanted = "" if None in shape else f" = {list(shape)}"
+    raise DataError(f"{name} must have shape {letters}{wanted}; got {list(given)}.")
+
+
+def require_finite(
+    name: str, array: FloatArray, *, limit: float = np.inf, error: type[BmdpError] = DataError
+) -> None:
+    """Checks that all values are finite numbers, of magnitude `limit` at most.
+
+    Raises:
+        error: naming the argument, the first offending value and its index, and how many there are.
+
+    >>> require_finite("costs", np.array([[0.0, 1.0], [np.nan, 2.0]]))
+    Traceback (most recent call last):
+    bmdp.errors.DataError: costs must be finite; got nan at [1, 0].
+    """
+    good = np.isfinite(array) & (np.abs(array) <= limit)
+    if good.all():
+        return
+    index = [int(i) for i in np.argwhere(~good)[0]]
+    value, n_bad = array[tuple(index)], int((~good).sum())
+    rule = f"at most {limit:g} in magnitude" if np.isfinite(value) else "finite"
+    many = f" ({n_bad} of {array.size} values are bad.)" if n_bad > 1 else ""
+    raise error(f"{name} must be {rule}; got {value:g} at {index}.{many}")
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns a copy that cannot be written to, so that a frozen value stays what it is."""
+    copy = np.array(array)
+    copy.setflags(write=False)
+    return copy

@@ -1,0 +1,43 @@
+"""What can go wrong, as one tree. Every error of the library is a `BmdpError`.
+
+    BmdpError
+    ├── DataError(ValueError)           arrays or files of the wrong shape, type or content
+    ├── BudgetError(ValueError)         a budget that is no number, or that a policy does not take
+    ├── ConfigError(ValueError)         a setting out of its range, or unknown
+    ├── PolicyError(RuntimeError)       a policy or a tracker used out of its order or form
+    ├── StoreError(OSError)             a folder that cannot be written or is not what it claims
+    └── MissingDependency(ImportError)  an extra that is not installed
+
+Messages say where, the rule, what was given, and at which element:
+`<argument> must <rule>; got <value> at [<index>]. <what to do>`.
+"""
+
+from __future__ import annotations
+
+
+class BmdpError(Exception):
+    """Base of all errors of this library."""
+
+
+class DataError(BmdpError, ValueError):
+    """Arrays or files of the wrong shape, type or content."""
+
+
+class BudgetError(BmdpError, ValueError):
+    """A budget that is not a number, or that a policy does not take."""
+
+
+class ConfigError(BmdpError, ValueError):
+    """A setting out of its range, or unknown."""
+
+
+class PolicyError(BmdpError, RuntimeError):
+    """A policy or a tracker used out of its order or form."""
+
+
+class StoreError(BmdpError, OSError):
+    """A folder that cannot be written, or is not what it claims to be."""
+
+
+class MissingDependency(BmdpError, ImportError):
+    """An extra that is not installed."""

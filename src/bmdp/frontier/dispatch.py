@@ -1,0 +1,97 @@
+"""The batched functions, for numpy arrays (by numba) and for torch tensors (on their device)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bmdp.arrays import FloatArray
+from bmdp.frontier import batched
+from bmdp.frontier.mixtures import Mixtures
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@overload
+def best_mixtures(costs: Tensor, rewards: Tensor, betas: Tensor) -> Mixtures[Tensor]: ...
+@overload
+def best_mixtures(
+    costs: ArrayLike, rewards: ArrayLike, betas: ArrayLike
+) -> Mixtures[np.ndarray[Any, Any]]: ...
+def best_mixtures(costs: Any, rewards: Any, betas: Any) -> Mixtures[Any]:
+    """Returns for each state the best-paid mixture of its points that its budget affords.
+
+    The same as `hull_mixture(upper_frontier(costs[n], rewards[n]), betas[n])` for every n, but for
+    rounding: values are computed in the precision of the points. Equal in status always.
+
+    Args:
+        costs: x of the points, `[N, K]`; float32 stays float32, all else is taken as float64.
+        rewards: y of the points, `[N, K]`.
+        betas: budgets held, `[N]`, compared with the costs in the precision of the points.
+
+    Returns:
+        Mixtures of arrays `[N]`; `lower` and `upper` are positions among the `K` points. Tensors if
+        tensors were given, on their device, without gradient.
+
+    Raises:
+        DataError: if shapes differ, `K` is 0, or a cost or reward is not finite (or above 1e18 in
+        float32,
+            1e150 in float64).
+        BudgetError: if a budget is not finite.
+
+    Paper: Algorithm 3.
+
+    >>> mixtures = best_mixtures([[0.0, 1.0, 2.0]], [[0.0, 3.0, 4.0]], [0.5])
+    >>> mixtures.lower, mixtures.upper, mixtures.p_upper, mixtures.reward
+    (array([0]), array([1]), array([0.5]), array([1.5]))
+    """
+    if _is_tensor(costs, rewards, betas):
+        from bmdp.frontier import tensor
+
+        return tensor.best_mixtures(costs, rewards, betas)
+    return batched.best_mixtures(costs, rewards, betas)
+
+
+@overload
+def frontier_values(costs: Tensor, rewards: Tensor, betas: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def frontier_values(
+    costs: ArrayLike, rewards: ArrayLike, betas: ArrayLike
+) -> tuple[FloatArray, FloatArray]: ...
+def frontier_values(costs: Any, rewards: Any, betas: Any) -> tuple[Any, Any]:
+    """Returns reward and cost of the best mixtures of each state at all budgets, each `[N, M]`.
+
+    One frontier is built for each state, and serves all `M` budgets.
+
+    Args:
+        costs: x of the points, `[N, K]`, as in `best_mixtures`.
+        rewards: y of the points, `[N, K]`.
+        betas: budgets asked for, `[M]`, in any order.
+
+    Returns:
+        (v_r, v_c): expected reward and cost of the mixture of state n at budget m.
+
+    Raises:
+        DataError, BudgetError: as in `best_mixtures`.
+
+    Paper: the inner sums of Eq. 11 (operator T) with the policy of Algorithm 3.
+
+    >>> v_r, v_c = frontier_values([[0.0, 1.0]], [[0.0, 10.0]], [-1.0, 0.25, 2.0])
+    >>> v_r.tolist(), v_c.tolist()
+    ([[0.0, 2.5, 10.0]], [[0.0, 0.25, 1.0]])
+    """
+    if _is_tensor(costs, rewards, betas):
+        from bmdp.frontier import tensor
+
+        return tensor.frontier_values(costs, rewards, betas)
+    return batched.frontier_values(costs, rewards, betas)
+
+
+def _is_tensor(*arguments: Any) -> bool:
+    """Whether an argument is a torch tensor, found out without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and any(isinstance(a, torch.Tensor) for a in arguments)

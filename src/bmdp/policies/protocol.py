@@ -1,0 +1,283 @@
+"""What a budgeted policy is: from (state, budget) to (action, next budget), in two forms.
+
+*One-step form*: `policy.act(state, budget, rng)` for one state, `policy.decide(states, budgets,
+rng)` for many. The caller carries the budget: it holds `next_budget` at the next state (Eq. 2).
+
+*Episode form*, which every policy has: `tracker = policy.start(states, budgets, rng)` for a batch
+of episodes, then in turn `tracker.decide(states)` and `tracker.observe(costs, next_states, ended)`.
+The tracker carries the budgets, and `tracker.set_budget(budgets)` moves the dial in the middle.
+Policies that toss a coin once per episode, or whose next budget depends on the next state, have
+this form only.
+
+A one-step policy is a pure function of states, budgets and uniform numbers, a fixed count of them
+for each decision. Where the numbers come from is decided here, once: from a numpy generator in
+one-step form, from one stream for each episode in episode form, so that an episode goes the same
+way whatever it is batched with.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape
+from bmdp.errors import BudgetError, PolicyError
+from bmdp.frontier import BudgetStatus
+from bmdp.policies.stored import to_stored, write_stored
+from bmdp.randomness import EpisodeStreams
+
+ActionT = TypeVar("ActionT")
+BudgetT = TypeVar("BudgetT")
+StatusT = TypeVar("StatusT")
+
+
+class Decision(NamedTuple, Generic[ActionT, BudgetT, StatusT]):
+    """What to do now, the budget to hold next, and how the budget lay to the frontier."""
+
+    action: ActionT
+    next_budget: BudgetT
+    status: StatusT
+
+
+OneDecision: TypeAlias = Decision[int, float, BudgetStatus]
+Decisions: TypeAlias = Decision[IntArray, FloatArray, IntArray]
+"""The same three as arrays `[N]`."""
+
+Randomness: TypeAlias = np.random.Generator | EpisodeStreams
+
+
+class Tracker(Protocol):
+    """A batch of `N` episodes under one policy."""
+
+    @property
+    def budgets(self) -> FloatArray:
+        """Budgets held now, `[N]`."""
+
+    def decide(self, states: ArrayLike) -> Decisions:
+        """Returns what to do at the states `[N, ...]`. Rows of ended episodes mean nothing."""
+
+    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
+        """Takes note of what followed: costs paid, next states, which episodes ended, `[N]`."""
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        """Replaces the budgets held, `[N]` or one for all, from the next decision on."""
+
+
+class BudgetedPolicy(Protocol):
+    """A policy with a risk dial."""
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget: below it is refused, above it is taken as the highest."""
+
+    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+        """Decides at one state."""
+
+    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Decides at `N` states, as `act` would at one after the other."""
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+        """Starts `N` episodes, with their own streams, or with streams made from a generator."""
+
+
+class Policy(ABC):
+    """What all policies of this library share. By itself, a policy with the episode form only."""
+
+    why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
+
+    @property
+    @abstractmethod
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget."""
+
+    @abstractmethod
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+        """Starts `N` episodes."""
+
+    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+        """Refuses, and says which form to use."""
+        raise self._refusal()
+
+    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Refuses, and says which form to use."""
+        raise self._refusal()
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes the policy to a folder that `bmdp.load_policy` reads.
+
+        Raises:
+            StoreError: if a part of it cannot be stored, or the folder exists and may not be
+            overwritten.
+        """
+        write_stored(to_stored(self), folder, overwrite=overwrite)
+
+    def _refusal(self) -> PolicyError:
+        return PolicyError(
+            f"{type(self).__name__} {self.why_no_one_step_form}, so it has the episode form only: "
+            "use tracker = policy.start(states, budgets, rng), then tracker.decide(states)."
+        )
+
+
+class OneStepPolicy(Policy):
+    """A policy with both forms. Members say how they choose; this class does the rest."""
+
+    @property
+    @abstractmethod
+    def n_draws(self) -> int:
+        """How many uniform numbers a decision takes."""
+
+    @abstractmethod
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Decides, given budgets within `budget_range` and uniform numbers `[N, n_draws]`."""
+
+    def decide_from(self, states: ArrayLike, budgets: ArrayLike, uniforms: FloatArray) -> Decisions:
+        """Decides at `N` states, given uniform numbers `[N, n_draws]`.
+
+        Raises:
+            BudgetError: if a budget is not a number, or below `budget_range`.
+        """
+        rows = _rows(states)
+        held = admitted_budgets(budgets, len(rows), self.budget_range)
+        highest = self.budget_range[1]
+        decision = self.choose(rows, np.minimum(held, highest), uniforms)
+        status = np.where(held > highest, np.int8(BudgetStatus.SLACK), decision.status)
+        return decision._replace(status=status)
+
+    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Decides at `N` states, as `act` would at one after the other."""
+        rows = _rows(states)
+        return self.decide_from(rows, budgets, rng.random((len(rows), self.n_draws)))
+
+    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+        """Decides at one state."""
+        action, next_budget, status = self.decide(np.asarray(state)[None], [budget], rng)
+        return Decision(int(action[0]), float(next_budget[0]), BudgetStatus(int(status[0])))
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
+        """Starts `N` episodes."""
+        return StepTracker(self, budgets, episode_streams(rng, len(_rows(states))))
+
+
+class StepTracker:
+    """Episodes under a policy with a one-step form: hands each budget on to the next decision."""
+
+    def __init__(self, policy: OneStepPolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+        """Starts one episode for each stream."""
+        self._policy, self._streams, self._step = policy, streams, 0
+        self._ended: BoolArray = np.zeros(len(streams), np.bool_)
+        self._turn = Turn()
+        self._budgets: FloatArray
+        self.set_budget(budgets)
+
+    @property
+    def budgets(self) -> FloatArray:
+        """Budgets held now, `[N]`."""
+        return self._budgets.copy()
+
+    def decide(self, states: ArrayLike) -> Decisions:
+        """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""
+        self._turn.decides()
+        rows = _rows(states, len(self._streams))
+        going = ~self._ended
+        uniforms = self._streams.take(going).uniforms(self._step, self._policy.n_draws)
+        chosen = self._policy.decide_from(rows[going], self._budgets[going], uniforms)
+        decision = idle_decisions(self._budgets)
+        for column, values in zip(decision, chosen, strict=True):
+            column[going] = values
+        self._budgets, self._step = decision.next_budget.copy(), self._step + 1
+        return decision
+
+    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
+        """Takes note of the episodes that ended; the rest does not matter to a one-step policy."""
+        self._turn.observes()
+        self._ended = self._ended | ended_episodes(ended, len(self._streams))
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        """Replaces the budgets held, from the next decision on."""
+        self._budgets = admitted_budgets(budgets, len(self._streams), self._policy.budget_range)
+
+
+class Turn:
+    """Keeps `decide` and `observe` in turn."""
+
+    def __init__(self) -> None:
+        """A decision comes first."""
+        self._decided = False
+
+    def decides(self) -> None:
+        """Refuses a second decision without an observation."""
+        if self._decided:
+            raise PolicyError("tracker.decide was called twice: call tracker.observe in between.")
+        self._decided = True
+
+    def observes(self) -> None:
+        """Refuses an observation without a decision."""
+        if not self._decided:
+            raise PolicyError("tracker.observe must follow tracker.decide.")
+        self._decided = False
+
+
+def admitted_budgets(
+    budgets: ArrayLike, n_rows: int, budget_range: tuple[float, float]
+) -> NDArray[np.float64]:
+    """Returns budgets `[N]` that a policy takes; one for all may be given.
+
+    Raises:
+        BudgetError: naming the first that is not a number, or below the range.
+        DataError: if there are not `N`.
+
+    >>> admitted_budgets(0.5, 2, (0.0, 1.0))
+    array([0.5, 0.5])
+    """
+    held = real_array("budgets", budgets).astype(np.float64)
+    if held.ndim == 0:
+        held = np.full(n_rows, held)
+    require_shape("budgets", held, (n_rows,), "[N]")
+    low, high = budget_range
+    refused = np.flatnonzero(~(held >= low))  # NaN included
+    if len(refused):
+        i = int(refused[0])
+        raise BudgetError(
+            f"budgets must be numbers from {low:g} on (budget_range is {low:g} to {high:g}); "
+            f"got {held[i]:g} at [{i}]."
+        )
+    return held
+
+
+def episode_streams(rng: Randomness, n_episodes: int) -> EpisodeStreams:
+    """Returns one stream for each episode: those given, or new ones from a generator."""
+    if isinstance(rng, EpisodeStreams):
+        if len(rng) != n_episodes:
+            raise PolicyError(
+                f"rng must have one stream for each of {n_episodes} episodes; got {len(rng)}."
+            )
+        return rng
+    return EpisodeStreams.from_generator(rng, n_episodes)
+
+
+def idle_decisions(budgets: FloatArray) -> Decisions:
+    """Decisions of ended episodes: action 0, the budget as it is, SLACK."""
+    status = np.full(len(budgets), BudgetStatus.SLACK, np.int8)
+    return Decision(np.zeros(len(budgets), np.int64), budgets.copy(), status)
+
+
+def ended_episodes(ended: ArrayLike, n_rows: int) -> BoolArray:
+    """Checks the mask of ended episodes, `[N]` or one for all."""
+    mask = np.asarray(ended, np.bool_)
+    if mask.ndim == 0:
+        mask = np.full(n_rows, mask)
+    require_shape("ended", mask, (n_rows,), "[N]")
+    return mask
+
+
+def _rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
+    """States as an array `[N, ...]`."""
+    rows = np.asarray(states)
+    if rows.ndim == 0 or (n_rows is not None and len(rows) != n_rows):
+        count = "[N, ...]" if n_rows is None else f"[{n_rows}, ...]"
+        require_shape("states", rows, (n_rows, *rows.shape[1:]), count)
+    return rows

@@ -1,0 +1,111 @@
+"""The random budgeted policy: random actions and random next budgets, within the budget on average.
+
+The paper asks for distributions rho of (a, beta_a) with E[beta_a] <= beta, drawn uniformly from the
+simplex that they form, cut by that condition. Taken over a fine grid of budgets such draws are all
+alike: with A actions and B budgets the mean budget of a uniform rho has standard deviation 0.29 /
+sqrt(A B) or so, 0.013 for 5 actions and 101 budgets, so nearly the same rho comes out each time,
+and next budgets gather in the middle of the range.
+
+This policy draws uniformly from the same simplex over the two *end* budgets, low and high, and then
+hands on, with action a, the mean budget that rho gives to a. Written out, for t = (beta - low) /
+(high - low):
+
+    (x, y)  uniform on { x, y >= 0 in R^A : sum x + sum y = 1 }, where s = sum x is
+            s <= t with spend="at_most", or s = t with spend="all"
+    a       drawn with probability p_a = x_a + y_a
+    beta_a  = low + (high - low) x_a / p_a
+
+so E[beta_a] = low + (high - low) s, at most beta in every draw. Without the cut, p has the law
+Dirichlet(2, ..., 2) and the budgets are uniform on the range, independent of p and of each other.
+Given s, x / s and y / (1 - s) are uniform on the simplex of actions and independent; s has the law
+Beta(A, A), cut at t.
+
+spend="at_most" is the paper's text. Under it the mean budget shrinks at every step. spend="all",
+the default, keeps it: the budgets of an episode are a martingale, as in the authors' own
+experiments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv
+
+from bmdp.arrays import FloatArray
+from bmdp.errors import ConfigError
+from bmdp.frontier import BudgetStatus
+from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
+from bmdp.policies.stored import storable
+
+SPENDS = ("all", "at_most")
+
+
+@storable
+@dataclass(frozen=True)
+class RandomBudgetedPolicy(OneStepPolicy):
+    """Acts at random at any state, so that the mean next budget is within the budget.
+
+    Paper: pi_rand of Section 3.2 and Algorithm 4, line 8.
+    Differs: uniform over the two end budgets rather than over a grid of them (see the module).
+    """
+
+    n_actions: int
+    budget_range: tuple[float, float]
+    spend: Literal["all", "at_most"] = "all"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        if self.n_actions < 1:
+            raise ConfigError(
+                f"RandomBudgetedPolicy.n_actions must be at least 1; got {self.n_actions}."
+            )
+        low, high = self.budget_range
+        if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+            raise ConfigError(
+                "RandomBudgetedPolicy.budget_range must be two numbers, the lower one first; "
+                f"got {self.budget_range}."
+            )
+        object.__setattr__(self, "budget_range", (float(low), float(high)))
+        if self.spend not in SPENDS:
+            raise ConfigError(
+                f"RandomBudgetedPolicy.spend must be one of {SPENDS}; got {self.spend!r}."
+            )
+
+    @property
+    def n_draws(self) -> int:
+        """One for s, one for each x and each y, one for the action."""
+        return 2 * self.n_actions + 2
+
+    def distributions(
+        self, budgets: FloatArray, uniforms: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns a random distribution for each budget: p and beta_a, each `[N, A]`."""
+        low, high = self.budget_range
+        share = (
+            np.clip((budgets - low) / (high - low), 0, 1) if high > low else np.zeros_like(budgets)
+        )
+        if self.spend == "at_most":
+            share = _cut_beta(self.n_actions, share, uniforms[:, 0])
+        exponentials = -np.log1p(-uniforms[:, 1:-1])  # normalised, uniform on the simplex
+        x, y = exponentials[:, : self.n_actions], exponentials[:, self.n_actions :]
+        x = share[:, None] * x / x.sum(1, keepdims=True)
+        y = (1 - share)[:, None] * y / y.sum(1, keepdims=True)
+        probabilities = x + y
+        return probabilities, low + (high - low) * x / probabilities
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Draws a distribution for each row, then an action and its budget from it."""
+        probabilities, next_budgets = self.distributions(budgets, uniforms)
+        below = np.cumsum(probabilities, axis=1) <= uniforms[:, -1:]
+        action = np.minimum(below.sum(1), self.n_actions - 1)
+        status = np.full(len(budgets), BudgetStatus.TIGHT, np.int8)
+        return Decision(action, next_budgets[np.arange(len(action)), action], status)
+
+
+def _cut_beta(n: int, cut: FloatArray, uniforms: FloatArray) -> FloatArray:
+    """Numbers of law Beta(n, n), conditioned to be `cut` at most, by inversion."""
+    drawn: FloatArray = betaincinv(n, n, uniforms * betainc(n, n, cut))
+    return np.minimum(drawn, cut)

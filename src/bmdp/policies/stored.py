@@ -1,0 +1,181 @@
+"""Folders that hold a policy: arrays as safetensors, the rest as JSON, and a manifest.
+
+    folder/
+      manifest.json        schema, and the SHA-256 of every other file
+      value.json           kind and settings
+      arrays.safetensors   if there are arrays
+      <part>/              the same for a part, such as the greedy half of an epsilon-greedy policy
+
+Whatever can be stored is a frozen dataclass marked `storable`, whose fields are arrays, other such
+values, or what JSON can say. A folder is written beside its place and then renamed, so that it is
+either whole or absent. Nothing in it is executed when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from bmdp.errors import BmdpError, StoreError
+
+T = TypeVar("T")
+
+SCHEMA = 1
+_JSON = (bool, int, float, str, tuple)
+_MANIFEST, _VALUE, _ARRAYS = "manifest.json", "value.json", "arrays.safetensors"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A policy, or a part of one, as plain data."""
+
+    kind: str  # name of its class
+    settings: dict[str, Any]  # JSON values
+    arrays: dict[str, NDArray[Any]]
+    parts: dict[str, Stored]
+
+
+_KINDS: dict[str, type[Any]] = {}
+
+
+def storable(cls: type[T]) -> type[T]:
+    """Marks a dataclass as one that can be stored under its name."""
+    _KINDS[cls.__name__] = cls
+    return cls
+
+
+def to_stored(value: Any) -> Stored:
+    """Returns a value as plain data.
+
+    Raises:
+        StoreError: if it, or a part of it, cannot be stored.
+    """
+    kind = type(value).__name__
+    if _KINDS.get(kind) is not type(value):
+        name = getattr(value, "__name__", kind)
+        raise StoreError(f"{name!r} cannot be stored: only {', '.join(sorted(_KINDS))} can.")
+    content = {f.name: getattr(value, f.name) for f in fields(value)}
+    arrays = {name: v for name, v in content.items() if isinstance(v, np.ndarray)}
+    settings = {name: v for name, v in content.items() if isinstance(v, _JSON)}
+    others = content.keys() - arrays.keys() - settings.keys()
+    return Stored(kind, settings, arrays, {name: to_stored(content[name]) for name in others})
+
+
+def from_stored(stored: Stored) -> Any:
+    """Returns the value that plain data describe.
+
+    Raises:
+        StoreError: if its kind is unknown, or does not take these data.
+    """
+    if stored.kind not in _KINDS:
+        known = ", ".join(sorted(_KINDS))
+        raise StoreError(f"A stored value of kind {stored.kind!r} is unknown; known are {known}.")
+    parts = {name: from_stored(part) for name, part in stored.parts.items()}
+    try:
+        return _KINDS[stored.kind](**stored.settings, **stored.arrays, **parts)
+    except (BmdpError, TypeError) as error:
+        raise StoreError(f"A stored {stored.kind} does not make sense: {error}") from error
+
+
+def write_stored(
+    stored: Stored, folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> None:
+    """Writes a folder, whole or not at all.
+
+    Raises:
+        StoreError: if it exists and may not be overwritten, or cannot be written.
+    """
+    target = Path(folder)
+    if target.exists() and not overwrite:
+        raise StoreError(f"{target} exists already: choose another folder, or pass overwrite=True.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            _write_part(stored, aside / "new")
+            files = sorted(p for p in (aside / "new").rglob("*") if p.is_file())
+            hashes = {p.relative_to(aside / "new").as_posix(): _sha256(p) for p in files}
+            manifest = {"schema": SCHEMA, "files": hashes}
+            (aside / "new" / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+            if target.exists():
+                target.rename(aside / "old")
+            (aside / "new").rename(target)
+        finally:
+            shutil.rmtree(aside)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error}.") from error
+
+
+def read_stored(folder: str | os.PathLike[str]) -> Stored:
+    """Reads a folder, after checking it against its manifest.
+
+    Raises:
+        StoreError: if it is missing, of a newer schema, or not what its manifest says.
+    """
+    source = Path(folder)
+    manifest = _read_json(source / _MANIFEST)
+    schema, files = manifest.get("schema"), manifest.get("files")
+    if not isinstance(schema, int) or not isinstance(files, dict):
+        raise StoreError(f"{source / _MANIFEST} is not a manifest of this library.")
+    if schema > SCHEMA:
+        raise StoreError(
+            f"{source} is of schema {schema}, newer than {SCHEMA}: upgrade bmdp to read it."
+        )
+    for name, expected in files.items():
+        path = source / name
+        if not path.is_file() or _sha256(path) != expected:
+            raise StoreError(f"{path} is missing, or is not the file that the manifest describes.")
+    return _read_part(source, set(files))
+
+
+def _write_part(stored: Stored, folder: Path) -> None:
+    folder.mkdir()
+    value = {"kind": stored.kind, "settings": stored.settings, "parts": sorted(stored.parts)}
+    (folder / _VALUE).write_text(json.dumps(value, indent=1))
+    if stored.arrays:
+        arrays = {name: np.ascontiguousarray(array) for name, array in stored.arrays.items()}
+        save_file(arrays, folder / _ARRAYS)
+    for name, part in stored.parts.items():
+        _write_part(part, folder / name)
+
+
+def _read_part(folder: Path, files: set[str], prefix: str = "") -> Stored:
+    """Reads what the manifest lists, and nothing else."""
+    value = _read_json(folder / _VALUE) if prefix + _VALUE in files else {}
+    if not {"kind", "settings", "parts"} <= value.keys():
+        raise StoreError(f"{folder} holds no {_VALUE} with kind, settings and parts.")
+    arrays: dict[str, NDArray[Any]] = {}
+    if prefix + _ARRAYS in files:
+        try:
+            arrays = load_file(folder / _ARRAYS)
+        except SafetensorError as error:
+            raise StoreError(f"{folder / _ARRAYS} is not a safetensors file: {error}.") from error
+    parts = {name: _read_part(folder / name, files, f"{prefix}{name}/") for name in value["parts"]}
+    return Stored(value["kind"], value["settings"], arrays, parts)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise StoreError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} must hold a JSON object.")
+    return value
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
