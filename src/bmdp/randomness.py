@@ -97,12 +97,12 @@ class EpisodeStreams:
     def uniforms(self, step: int, n_draws: int) -> NDArray[np.float64]:
         """Returns the numbers of a step, uniform in [0, 1), `[N, n_draws]`."""
         n_blocks = -(-n_draws // _WORDS)
-        shape = (len(self.episodes), n_blocks)
+        shape = (len(self), n_blocks)
         block = np.broadcast_to(np.arange(n_blocks, dtype=np.uint64), shape)
         episode = np.broadcast_to(self.episodes.astype(np.uint64)[:, None], shape)
         zero = np.zeros(shape, np.uint64)
         words = philox((block, zero + np.uint64(step), episode, zero), self.key)
-        bits = np.stack(words, axis=-1).reshape(len(self.episodes), -1)[:, :n_draws]
+        bits = np.stack(words, axis=-1).reshape(len(self), n_blocks * _WORDS)[:, :n_draws]
         return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -23,6 +23,7 @@ from bmdp.policies.protocol import (
     ended_episodes,
     episode_streams,
     idle_decisions,
+    state_rows,
 )
 from bmdp.policies.stored import storable
 from bmdp.randomness import EpisodeStreams
@@ -69,7 +70,7 @@ class EpsilonGreedy(OneStepPolicy):
             (self.greedy, ~explores, uniforms[:, 1:split]),
             (self.explorer, explores, uniforms[:, split:]),
         ):
-            chosen = policy.choose(states[rows], budgets[rows], draws[rows])
+            chosen = policy.decide_from(states[rows], budgets[rows], draws[rows])
             for column, values in zip(decision, chosen, strict=True):
                 column[rows] = values
         return decision
@@ -114,7 +115,7 @@ class EpisodeCoin(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> CoinTracker:
         """Starts `N` episodes."""
-        return CoinTracker(self, budgets, episode_streams(rng, len(np.asarray(states))))
+        return CoinTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
 
 
 class CoinTracker:
@@ -138,7 +139,7 @@ class CoinTracker:
     def decide(self, states: ArrayLike) -> Decisions:
         """Returns what the policies chosen by the coin do; ended episodes do nothing."""
         self._turn.decides()
-        rows = np.asarray(states)
+        rows = state_rows(states, len(self._streams))
         if not self._followed:
             self._toss(rows)
         decision = idle_decisions(self._budgets)

@@ -93,8 +93,8 @@ class HullPolicy(OneStepPolicy):
     def _points(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Costs and rewards of all augmented actions, `[N, A * B]`."""
         q_r, q_c = self.q_function(states)
-        shape = (len(states), None, len(self.beta_grid))
-        require_shape("q_r", q_r, shape, f"[{len(states)}, A, {len(self.beta_grid)}]")
+        wanted = (len(states), None, len(self.beta_grid))
+        require_shape("q_r", q_r, wanted, f"[{len(states)}, A, {len(self.beta_grid)}]")
         require_shape("q_c", q_c, q_r.shape, "of q_r")
         return q_c.reshape(len(states), -1), q_r.reshape(len(states), -1)
 

@@ -140,8 +140,10 @@ class OneStepPolicy(Policy):
         Raises:
             BudgetError: if a budget is not a number, or below `budget_range`.
         """
-        rows = _rows(states)
+        rows = state_rows(states)
         held = admitted_budgets(budgets, len(rows), self.budget_range)
+        if len(rows) == 0:
+            return idle_decisions(held)
         highest = self.budget_range[1]
         decision = self.choose(rows, np.minimum(held, highest), uniforms)
         status = np.where(held > highest, np.int8(BudgetStatus.SLACK), decision.status)
@@ -149,7 +151,7 @@ class OneStepPolicy(Policy):
 
     def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
         """Decides at `N` states, as `act` would at one after the other."""
-        rows = _rows(states)
+        rows = state_rows(states)
         return self.decide_from(rows, budgets, rng.random((len(rows), self.n_draws)))
 
     def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
@@ -159,7 +161,7 @@ class OneStepPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
-        return StepTracker(self, budgets, episode_streams(rng, len(_rows(states))))
+        return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
 
 
 class StepTracker:
@@ -181,7 +183,7 @@ class StepTracker:
     def decide(self, states: ArrayLike) -> Decisions:
         """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""
         self._turn.decides()
-        rows = _rows(states, len(self._streams))
+        rows = state_rows(states, len(self._streams))
         going = ~self._ended
         uniforms = self._streams.take(going).uniforms(self._step, self._policy.n_draws)
         chosen = self._policy.decide_from(rows[going], self._budgets[going], uniforms)
@@ -274,7 +276,7 @@ def ended_episodes(ended: ArrayLike, n_rows: int) -> BoolArray:
     return mask
 
 
-def _rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
+def state_rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
     """States as an array `[N, ...]`."""
     rows = np.asarray(states)
     if rows.ndim == 0 or (n_rows is not None and len(rows) != n_rows):

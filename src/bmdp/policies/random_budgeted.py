@@ -53,7 +53,8 @@ class RandomBudgetedPolicy(OneStepPolicy):
     """
 
     n_actions: int
-    budget_range: tuple[float, float]
+    low: float
+    high: float
     spend: Literal["all", "at_most"] = "all"
 
     def __post_init__(self) -> None:
@@ -62,17 +63,19 @@ class RandomBudgetedPolicy(OneStepPolicy):
             raise ConfigError(
                 f"RandomBudgetedPolicy.n_actions must be at least 1; got {self.n_actions}."
             )
-        low, high = self.budget_range
-        if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+        if not -np.inf < self.low < self.high < np.inf:
             raise ConfigError(
-                "RandomBudgetedPolicy.budget_range must be two numbers, the lower one first; "
-                f"got {self.budget_range}."
+                f"RandomBudgetedPolicy.low must be below high; got {self.low} and {self.high}."
             )
-        object.__setattr__(self, "budget_range", (float(low), float(high)))
         if self.spend not in SPENDS:
             raise ConfigError(
                 f"RandomBudgetedPolicy.spend must be one of {SPENDS}; got {self.spend!r}."
             )
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """From `low` to `high`."""
+        return self.low, self.high
 
     @property
     def n_draws(self) -> int:
@@ -83,10 +86,7 @@ class RandomBudgetedPolicy(OneStepPolicy):
         self, budgets: FloatArray, uniforms: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Returns a random distribution for each budget: p and beta_a, each `[N, A]`."""
-        low, high = self.budget_range
-        share = (
-            np.clip((budgets - low) / (high - low), 0, 1) if high > low else np.zeros_like(budgets)
-        )
+        share = (budgets - self.low) / (self.high - self.low)
         if self.spend == "at_most":
             share = _cut_beta(self.n_actions, share, uniforms[:, 0])
         exponentials = -np.log1p(-uniforms[:, 1:-1])  # normalised, uniform on the simplex
@@ -94,7 +94,8 @@ class RandomBudgetedPolicy(OneStepPolicy):
         x = share[:, None] * x / x.sum(1, keepdims=True)
         y = (1 - share)[:, None] * y / y.sum(1, keepdims=True)
         probabilities = x + y
-        return probabilities, low + (high - low) * x / probabilities
+        next_budgets = (self.low * y + self.high * x) / probabilities
+        return probabilities, np.clip(next_budgets, self.low, self.high)  # rounding aside
 
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Draws a distribution for each row, then an action and its budget from it."""

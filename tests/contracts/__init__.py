@@ -1,0 +1,1 @@
+"""What every member of a family must do, run over all of them."""

@@ -1,0 +1,237 @@
+"""What every budgeted policy must do. Each check takes a `Case`, and `CHECKS` lists them all."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp import BudgetError, BudgetStatus, DataError, EpisodeStreams, PolicyError, StoreError
+
+
+@dataclass(frozen=True)
+class Case:
+    """A policy, the states it is tried on, and what it claims to have."""
+
+    policy: Any
+    states: np.ndarray  # [N, ...]
+    n_actions: int
+    one_step: bool = True
+    can_save: bool = True
+
+
+def budgets_in(case, n):
+    low, high = case.policy.budget_range
+    return np.linspace(low, high, n)
+
+
+def many(case, n=200):
+    states = np.resize(case.states, (n, *case.states.shape[1:]))
+    return states, np.random.default_rng(0).permutation(budgets_in(case, n))
+
+
+def run_episodes(case, states, budgets, rng, n_steps=4):
+    """Plays a few steps at fixed states; returns actions and next budgets `[n_steps, N]`."""
+    tracker = case.policy.start(states, budgets, rng)
+    steps = []
+    for _ in range(n_steps):
+        decision = tracker.decide(states)
+        steps.append((decision.action, decision.next_budget))
+        tracker.observe(np.zeros(len(states)), states, np.zeros(len(states), bool))
+    return (np.array(column) for column in zip(*steps, strict=True))
+
+
+def acting_one_by_one_equals_deciding_together(case):
+    if not case.one_step:
+        return
+    states, budgets = many(case, 50)
+    rng = np.random.default_rng(1)
+    together = case.policy.decide(states, budgets, np.random.default_rng(1))
+    for n, (state, budget) in enumerate(zip(states, budgets, strict=True)):
+        one = case.policy.act(state, float(budget), rng)
+        assert (one.action, one.status) == (together.action[n], together.status[n])
+        assert one.next_budget == together.next_budget[n]
+        assert type(one.action) is int
+        assert type(one.next_budget) is float
+        assert type(one.status) is BudgetStatus
+
+
+def a_policy_without_one_step_form_says_which_form_to_use(case):
+    if case.one_step:
+        return
+    rng = np.random.default_rng(0)
+    with pytest.raises(PolicyError, match=r"episode form only: use tracker = policy.start"):
+        case.policy.act(case.states[0], 0.0, rng)
+    with pytest.raises(PolicyError, match=r"episode form only: use tracker = policy.start"):
+        case.policy.decide(case.states, 0.0, rng)
+
+
+def decisions_are_within_range(case):
+    states, budgets = many(case)
+    decision = case.policy.start(states, budgets, np.random.default_rng(0)).decide(states)
+    low, high = case.policy.budget_range
+    assert decision.action.shape == decision.next_budget.shape == decision.status.shape == (200,)
+    assert decision.action.dtype.kind == "i"
+    assert ((decision.action >= 0) & (decision.action < case.n_actions)).all()
+    assert np.isfinite(decision.next_budget).all()
+    if case.one_step:  # others may hand on the budget of a policy that they follow
+        assert ((decision.next_budget >= low) & (decision.next_budget <= high)).all()
+    assert set(decision.status.tolist()) <= set(BudgetStatus)
+
+
+def the_same_generator_gives_the_same_episodes(case):
+    states, budgets = many(case)
+    first = run_episodes(case, states, budgets, np.random.default_rng(3))
+    second = run_episodes(case, states, budgets, np.random.default_rng(3))
+    for a, b in zip(first, second, strict=True):
+        assert (a == b).all()
+
+
+def neither_batch_size_nor_company_changes_an_episode(case):
+    states, budgets = many(case, 60)
+    together = list(run_episodes(case, states, budgets, EpisodeStreams.named(5, "p", range(60))))
+    for rows in (range(0, 1), range(7, 30), range(59, -1, -3)):
+        some = np.array(rows)
+        alone = run_episodes(
+            case, states[some], budgets[some], EpisodeStreams.named(5, "p", rows)
+        )
+        for a, b in zip(alone, together, strict=True):
+            assert (a == b[:, some]).all()
+
+
+def a_tracker_carries_the_budget_handed_on(case):
+    states, budgets = many(case)
+    tracker = case.policy.start(states, budgets, np.random.default_rng(0))
+    assert (tracker.budgets == budgets).all()
+    decision = tracker.decide(states)
+    tracker.observe(np.zeros(200), states, np.zeros(200, bool))
+    assert (tracker.budgets == decision.next_budget).all()
+
+
+def the_dial_can_be_moved_in_the_middle(case):
+    """Once moved to the same place, it does not matter where it stood before."""
+    states, budgets = many(case)
+    low, high = case.policy.budget_range
+    trackers = [case.policy.start(states, b, np.random.default_rng(0)) for b in (budgets, high)]
+    for tracker in trackers:
+        tracker.decide(states)
+        tracker.observe(np.zeros(200), states, np.zeros(200, bool))
+        tracker.set_budget(np.full(200, low))
+        assert (tracker.budgets == low).all()
+    for a, b in zip(*(tracker.decide(states) for tracker in trackers), strict=True):
+        assert (a == b).all()
+
+
+def decisions_and_observations_take_turns(case):
+    states, budgets = many(case, 3)
+    tracker = case.policy.start(states, budgets, np.random.default_rng(0))
+    with pytest.raises(PolicyError, match=r"observe must follow tracker.decide"):
+        tracker.observe(0.0, states, False)
+    tracker.decide(states)
+    with pytest.raises(PolicyError, match="decide was called twice"):
+        tracker.decide(states)
+    tracker.observe(0.0, states, False)
+    tracker.decide(states)
+
+
+def ended_episodes_do_nothing_more(case):
+    states, budgets = many(case, 6)
+    tracker = case.policy.start(states, budgets, np.random.default_rng(0))
+    tracker.decide(states)
+    ended = np.array([True, False, False, True, False, True])
+    tracker.observe(np.zeros(6), states, ended)
+    held = tracker.budgets
+    decision = tracker.decide(states)
+    assert (decision.action[ended] == 0).all()
+    assert (decision.next_budget[ended] == held[ended]).all()
+    assert (decision.status[ended] == BudgetStatus.SLACK).all()
+    tracker.observe(np.zeros(6), states, np.ones(6, bool))
+    assert (tracker.decide(states).action == 0).all()
+
+
+def the_other_episodes_go_on_as_if_none_had_ended(case):
+    states, budgets = many(case, 40)
+    ended = np.arange(40) % 3 == 0
+    runs = []
+    for mask in (np.zeros(40, bool), ended):
+        tracker = case.policy.start(states, budgets, np.random.default_rng(0))
+        tracker.decide(states)
+        tracker.observe(np.zeros(40), states, mask)
+        runs.append(tracker.decide(states))
+    assert (runs[0].action[~ended] == runs[1].action[~ended]).all()
+    assert (runs[0].next_budget[~ended] == runs[1].next_budget[~ended]).all()
+
+
+def bad_budgets_are_refused(case):
+    low, high = case.policy.budget_range
+    rng = np.random.default_rng(0)
+    for bad in (np.nan, low - 0.1, -np.inf):
+        budgets = np.full(len(case.states), high)
+        budgets[-1] = bad
+        index = rf"at \[{len(budgets) - 1}\]"
+        with pytest.raises(BudgetError, match=index):
+            case.policy.start(case.states, budgets, rng)
+        with pytest.raises(BudgetError, match=index):
+            case.policy.start(case.states, high, rng).set_budget(budgets)
+        if case.one_step:
+            with pytest.raises(BudgetError, match=index):
+                case.policy.decide(case.states, budgets, rng)
+            with pytest.raises(BudgetError, match="budget_range"):
+                case.policy.act(case.states[0], bad, rng)
+    with pytest.raises(DataError, match="budgets must have shape"):
+        case.policy.start(case.states, np.full(len(case.states) + 1, high), rng)
+
+
+def a_budget_above_the_range_is_the_top_and_slack(case):
+    _, high = case.policy.budget_range
+    for above in (high + 0.1, np.inf):
+        tracker = case.policy.start(case.states, above, np.random.default_rng(0))
+        top = case.policy.start(case.states, high, np.random.default_rng(0))
+        decision, expected = tracker.decide(case.states), top.decide(case.states)
+        assert (decision.action == expected.action).all()
+        assert (decision.next_budget == expected.next_budget).all()
+        assert (decision.status == BudgetStatus.SLACK).all()
+
+
+def as_many_states_as_episodes_are_needed(case):
+    states, budgets = many(case, 4)
+    tracker = case.policy.start(states, budgets, np.random.default_rng(0))
+    with pytest.raises(DataError, match="states must have shape"):
+        tracker.decide(states[:3])
+    with pytest.raises(PolicyError, match="one stream for each of 4 episodes; got 3"):
+        case.policy.start(states, budgets, EpisodeStreams.named(0, "p", range(3)))
+
+
+def a_saved_policy_decides_as_before(case, folder):
+    if not case.can_save:
+        with pytest.raises(StoreError, match="cannot be stored"):
+            case.policy.save(folder / "policy")
+        assert not (folder / "policy").exists()
+        return
+    case.policy.save(folder / "policy")
+    loaded = bmdp.load_policy(folder / "policy")
+    assert loaded.budget_range == case.policy.budget_range
+    states, budgets = many(case)
+    streams = EpisodeStreams.named(9, "p", range(200))
+    again = Case(loaded, case.states, case.n_actions, case.one_step)
+    before, after = (run_episodes(c, states, budgets, streams) for c in (case, again))
+    for a, b in zip(before, after, strict=True):
+        assert (a == b).all()
+
+
+CHECKS = [
+    acting_one_by_one_equals_deciding_together,
+    a_policy_without_one_step_form_says_which_form_to_use,
+    decisions_are_within_range,
+    the_same_generator_gives_the_same_episodes,
+    neither_batch_size_nor_company_changes_an_episode,
+    a_tracker_carries_the_budget_handed_on,
+    the_dial_can_be_moved_in_the_middle,
+    decisions_and_observations_take_turns,
+    ended_episodes_do_nothing_more,
+    the_other_episodes_go_on_as_if_none_had_ended,
+    bad_budgets_are_refused,
+    a_budget_above_the_range_is_the_top_and_slack,
+    as_many_states_as_episodes_are_needed,
+]

@@ -1,0 +1,196 @@
+from fractions import Fraction
+
+import numba
+import numpy as np
+import pytest
+import torch
+from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.greedy import nested_program, nested_program_exactly
+
+from bmdp import hull_mixture, upper_frontier
+from bmdp.frontier import Mixtures, best_mixtures, frontier_values
+
+TOLERANCE = {np.float32: 2e-6, np.float64: 1e-14}
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def as_tensors(*arrays):
+    return tuple(torch.tensor(a) for a in arrays)
+
+
+def as_arrays(mixtures):
+    return Mixtures(*(np.asarray(column) for column in mixtures))
+
+
+@DTYPES
+def test_batched_single_and_tensor_agree_on_random_states(dtype):
+    n_states = scaled(100_000) if dtype is np.float64 else scaled(20_000)
+    costs, rewards, betas = clouds(n_states, 10, seed=0, dtype=dtype)
+    batched = best_mixtures(costs, rewards, betas)
+    tensor = as_arrays(best_mixtures(*as_tensors(costs, rewards, betas)))
+    single = [
+        hull_mixture(upper_frontier(c, r), b)
+        for c, r, b in zip(costs, rewards, betas, strict=True)
+    ]
+    for mixtures in (batched, tensor):
+        assert (mixtures.status == [m.status for m in single]).all()
+        assert (mixtures.cost == np.array([m.cost for m in single], dtype)).all()
+        error = mixtures.reward - np.array([m.reward for m in single])
+        assert abs(error).max() <= TOLERANCE[dtype]
+
+
+@DTYPES
+def test_the_points_named_make_up_the_mixture(dtype):
+    costs, rewards, betas = clouds(scaled(20_000), 10, seed=1, dtype=dtype)
+    for mixtures in (
+        best_mixtures(costs, rewards, betas),
+        as_arrays(best_mixtures(*as_tensors(costs, rewards, betas))),
+    ):
+        for points_of, expected in ((costs, mixtures.cost), (rewards, mixtures.reward)):
+            lower = np.take_along_axis(points_of, mixtures.lower[:, None], 1)[:, 0]
+            upper = np.take_along_axis(points_of, mixtures.upper[:, None], 1)[:, 0]
+            mixed = lower + mixtures.p_upper * (upper - lower)
+            assert abs(mixed - expected).max() <= 4 * TOLERANCE[dtype]
+
+
+def test_of_equal_points_the_lowest_position_is_named():
+    costs, rewards = [[1.0, 0.0, 1.0, 0.0]], [[2.0, 1.0, 2.0, 1.0]]
+    for mixtures in (
+        best_mixtures(costs, rewards, [0.5]),
+        best_mixtures(*as_tensors(costs, rewards, [0.5])),
+    ):
+        assert (int(mixtures.lower[0]), int(mixtures.upper[0])) == (1, 0)
+
+
+def test_ends_of_an_edge_are_named_even_if_points_lie_on_it():
+    costs = [[0.0, 2.0, 1.0, 3.0, 4.0]]  # the edge from 1 to 3 is parallel to the chord from 0 to 4
+    rewards = [[0.0, 2.5, 1.5, 3.5, 4.0]]
+    mixtures = best_mixtures(costs, rewards, [2.5])
+    assert (mixtures.lower[0], mixtures.upper[0], mixtures.p_upper[0]) == (2, 3, 0.75)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_batched_mixtures_solve_the_nested_program(seed):
+    costs, rewards, betas = clouds(1, 8, seed=seed)
+    mixtures = best_mixtures(costs, rewards, betas)
+    cost, reward = nested_program(costs[0], rewards[0], betas[0])
+    assert mixtures.reward[0] == pytest.approx(reward, abs=1e-8)
+    assert mixtures.cost[0] == pytest.approx(cost, abs=1e-5)
+
+
+@DTYPES
+@settings(max_examples=300)
+@given(data=st.data())
+def test_all_forms_solve_the_nested_program_at_all_scales(dtype, data):
+    costs, rewards, beta = data.draw(points(few_values | extreme, max_size=7, dtype=dtype))
+    cost, reward = nested_program_exactly(costs, rewards, beta)
+    cloud = (costs[None], rewards[None], np.array([beta]))
+    slack = 16 * float(np.finfo(dtype).eps) * float(abs(rewards).max())
+    by_number = [best_mixtures(*cloud), as_arrays(best_mixtures(*as_tensors(*cloud)))]
+    found = [(m.cost[0], m.reward[0]) for m in by_number]
+    for v_r, v_c in (frontier_values(*cloud), frontier_values(*as_tensors(*cloud))):
+        found.append((v_c[0, 0], v_r[0, 0]))
+    for found_cost, found_reward in found:
+        assert Fraction(float(found_cost)) == cost
+        assert abs(Fraction(float(found_reward)) - reward) <= slack
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", ["clouds", "arcs", "geometric"])
+@pytest.mark.parametrize("n_points", [1, 2, 60, 505])
+def test_values_at_many_budgets_are_those_of_the_mixtures(dtype, shape, n_points):
+    make = {"clouds": lambda *a, **k: clouds(*a, **k)[:2], "arcs": arcs, "geometric": geometric}
+    n_states = scaled(400) if n_points < 100 else scaled(60)
+    if not numba.config.DISABLE_JIT or n_points < 100:
+        costs, rewards = make[shape](n_states, n_points, seed=2, dtype=dtype)
+        betas = np.random.default_rng(3).permutation(np.linspace(-0.1, 1.2, 21)).astype(dtype)
+        v_r, v_c = frontier_values(costs, rewards, betas)
+        t_r, t_c = frontier_values(*as_tensors(costs, rewards, betas))
+        for m, beta in enumerate(betas):
+            mixtures = best_mixtures(costs, rewards, np.full(n_states, beta))
+            for reward, cost in ((v_r[:, m], v_c[:, m]), (t_r[:, m].numpy(), t_c[:, m].numpy())):
+                assert (cost == mixtures.cost).all()
+                assert abs(reward - mixtures.reward).max() <= TOLERANCE[dtype]
+
+
+def test_clustered_costs_are_sorted_too():
+    costs, rewards = arcs(scaled(50), 300, seed=4)
+    costs = 1 + costs * 1e-13  # a few distinct numbers in the last place, and one far away
+    costs[:, 0], rewards[:, 0] = 0, -1
+    v_r, _ = frontier_values(costs, rewards, [1.0, 1 + 5e-14])
+    for n in range(0, len(costs), 10):
+        frontier = upper_frontier(costs[n], rewards[n])
+        expected = [hull_mixture(frontier, b).reward for b in (1.0, 1 + 5e-14)]
+        assert v_r[n] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("function", [best_mixtures, frontier_values])
+@pytest.mark.parametrize("as_given", [lambda *a: a, as_tensors])
+def test_inputs_are_not_modified(function, as_given):
+    given_arrays = as_given(*clouds(50, 60, seed=5))
+    before = [np.asarray(a).copy() for a in given_arrays]
+    function(*given_arrays)
+    for array, copy in zip(given_arrays, before, strict=True):
+        assert (np.asarray(array) == copy).all()
+
+
+def test_any_layout_and_any_real_type_is_taken():
+    costs, rewards, betas = clouds(40, 6, seed=6, ties=1)
+    plain = best_mixtures(costs, rewards, betas)
+    for version in (
+        (np.asfortranarray(costs), rewards[:, ::1], betas),
+        (costs.tolist(), rewards.tolist(), betas.tolist()),
+        (costs.astype(np.float16), rewards.astype(np.float16), betas.astype(np.float16)),
+    ):
+        mixtures = best_mixtures(*version)
+        assert (mixtures.lower == plain.lower).all()
+        assert mixtures.reward == pytest.approx(plain.reward, rel=1e-6)
+    whole = best_mixtures([[0, 2]], [[0, 4]], [1])
+    assert whole.reward.dtype == np.float64
+    assert whole.reward.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, torch.tensor])
+def test_no_states_give_empty_results(as_given):
+    empty = as_given(np.empty((0, 3), np.float32))
+    for column in best_mixtures(empty, empty, as_given(np.empty(0))):
+        assert tuple(column.shape) == (0,)
+    for values in frontier_values(empty, empty, as_given(np.zeros(4))):
+        assert tuple(values.shape) == (0, 4)
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, torch.tensor])
+def test_no_budgets_give_empty_values(as_given):
+    cloud = as_given(np.ones((2, 3)))
+    assert tuple(frontier_values(cloud, cloud, as_given(np.empty(0)))[0].shape) == (2, 0)
+
+
+def test_the_number_of_threads_does_not_change_the_result():
+    costs, rewards, betas = clouds(1000 if not numba.config.DISABLE_JIT else 20, 30, seed=7)
+    many = best_mixtures(costs, rewards, betas)
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        one = best_mixtures(costs, rewards, betas)
+    finally:
+        numba.set_num_threads(threads)
+    for left, right in zip(many, one, strict=True):
+        assert (left == right).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@DTYPES
+def test_a_gpu_gives_the_same_mixtures_and_values(dtype):
+    costs, rewards, betas = clouds(50_000, 40, seed=8, dtype=dtype)
+    cloud = [t.cuda() for t in as_tensors(costs, rewards, betas)]
+    mixtures = best_mixtures(*cloud)
+    assert mixtures.reward.is_cuda
+    expected = best_mixtures(costs, rewards, betas)
+    assert (mixtures.status.cpu().numpy() == expected.status).all()
+    assert abs(mixtures.reward.cpu().numpy() - expected.reward).max() <= TOLERANCE[dtype]
+    v_r, v_c = frontier_values(*cloud[:2], cloud[2][:101])
+    e_r, e_c = frontier_values(costs, rewards, betas[:101])
+    assert abs(v_r.cpu().numpy() - e_r).max() <= TOLERANCE[dtype]
+    assert (v_c.cpu().numpy() == e_c).all()

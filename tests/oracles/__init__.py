@@ -1,0 +1,1 @@
+"""Slow and obviously right answers, to test the library against."""
