@@ -11,7 +11,8 @@ where there are none, the chord is the edge. Points left and right of the chord 
 because the frontier is concave: every pass runs over the whole row and needs no mask.
 
 `frontier_values` takes one step of that search, drops all points below the two new chords, sorts
-the others by cost and scans them once, keeping the vertices.
+the others by cost and scans them once, keeping the vertices. `best_mixtures` does so too where the
+search takes more than `MAX_ROUNDS`, as it may on frontiers that bend by the same factor all along.
 
 Each pass is a loop that the compiler turns into vector instructions. It does so for the largest of
 many integers but not of many floats (a NaN would make their order matter), so the largest is sought
@@ -42,7 +43,8 @@ N_WORK_ROWS = 6
 
 KEY_DIGITS = 3  # digits of the radix sort, of 8 bits each
 N_BUCKETS = 256
-SMALL = 48  # up to here insertion sort alone is faster
+SMALL = 48  # points; up to here insertion sort alone is faster
+MAX_ROUNDS = 16  # of the bridge search; random points take 3, a smooth frontier of 505 points 9
 
 
 class WorkSpace(NamedTuple):
@@ -155,53 +157,6 @@ def _bridge(values: FloatArray, bits: IntArray, low: int, high: int) -> tuple[in
 
 
 @njit(cache=True)
-def _edge(values: FloatArray, bits: IntArray, low: int, high: int, beta: Any) -> tuple[int, int]:
-    """Ends of the frontier edge over `beta`, starting from the first and the last vertex."""
-    costs = values[COSTS]
-    while True:
-        left, right = _bridge(values, bits, low, high)
-        if left < 0:
-            return low, high
-        if costs[right] <= beta:
-            low = right
-        elif costs[left] > beta:
-            high = left
-        else:
-            return left, right
-
-
-@njit(cache=True, parallel=True)
-def best_mixtures(
-    costs: FloatArray, rewards: FloatArray, betas: FloatArray, space: WorkSpace, out: Mixtures[Any]
-) -> BoolArray:
-    """Fills `out` with the best mixtures of `N` states; returns which states are usable."""
-    # Taken out here: in a parallel loop numba drops writes to arrays that are still inside a tuple.
-    lower, upper, p_upper, cost, reward, status = out
-    n_states, n_chunks = costs.shape[0], space.values.shape[0]
-    usable = np.empty(n_states, np.bool_)
-    for chunk in prange(n_chunks):
-        values, bits = space.values[chunk], space.bits[chunk]
-        x, y = values[COSTS], values[REWARDS]
-        for n in range(chunk * n_states // n_chunks, (chunk + 1) * n_states // n_chunks):
-            usable[n] = _load(costs[n], rewards[n], space, chunk)
-            if not usable[n]:
-                continue
-            low, high = _ends(bits[COST_RANKS], bits[REWARD_RANKS], space.top)
-            if betas[n] < x[low]:
-                status[n], high = INFEASIBLE, low
-            elif betas[n] >= x[high]:
-                status[n], low = SLACK, high
-            else:
-                status[n] = TIGHT
-                low, high = _edge(values, bits, low, high, betas[n])
-            lower[n], upper[n], p_upper[n], cost[n], reward[n] = low, high, 0, x[low], y[low]
-            if status[n] == TIGHT:
-                p_upper[n], cost[n] = (betas[n] - x[low]) / (x[high] - x[low]), betas[n]
-                reward[n] += p_upper[n] * (y[high] - y[low])
-    return usable
-
-
-@njit(cache=True)
 def _candidates(values: FloatArray, bits: IntArray, low: int, high: int, found: IntArray) -> int:
     """Lists the points between `low` and `high` that may be vertices; returns their number."""
     left, right = _bridge(values, bits, low, high)
@@ -214,16 +169,16 @@ def _candidates(values: FloatArray, bits: IntArray, low: int, high: int, found: 
     n_found = 0
     for i in range(costs.shape[0]):
         found[n_found] = i
-        n_found += ((heights[i] > 0) | (more_heights[i] > 0)) & (costs[i] < costs[high])
+        is_between = (costs[i] > costs[low]) & (costs[i] < costs[high])
+        n_found += ((heights[i] > 0) | (more_heights[i] > 0)) & is_between
     return n_found
 
 
 @njit(cache=True)
 def _radix_sort(
-    ranks: IntArray, low: int, high: int, found: IntArray, space: WorkSpace, chunk: int
+    ranks: IntArray, low: int, high: int, found: IntArray, keyed: IntArray, counts: IntArray
 ) -> None:
     """Sorts positions by the leading 24 bits of the distance of their rank from that of `low`."""
-    counts, keyed = space.counts[chunk], space.order[chunk, 1]
     base = np.int64(ranks[low]) >> 2  # a quarter, so that no difference overflows
     shift = 0
     while ((np.int64(ranks[high]) >> 2) - base) >> shift >= N_BUCKETS**KEY_DIGITS:
@@ -260,43 +215,113 @@ def _insertion_sort(costs: FloatArray, found: IntArray) -> None:
 
 
 @njit(cache=True)
-def _scan(values: FloatArray, low: int, high: int, found: IntArray) -> int:
-    """Writes the vertices over the heights, given the points between `low` and `high` in order.
+def _scan(values: FloatArray, low: int, high: int, found: IntArray, vertices: IntArray) -> int:
+    """Lists the vertices from `low` to `high`, given the points between by rising cost.
 
-    (x0, y0) and (x1, y1) are the last two vertices so far. Returns the number of vertices.
+    Returns their number. (x0, y0) and (x1, y1) are the last two vertices so far.
     """
-    x, y = values[HEIGHTS], values[MORE_HEIGHTS]
-    x[0], y[0] = values[COSTS, low], values[REWARDS, low]
-    x0, y0, x1, y1 = x[0], y[0], x[0], y[0]
+    costs, rewards = values[COSTS], values[REWARDS]
+    vertices[0] = low
+    x0, y0, x1, y1 = costs[low], rewards[low], costs[low], rewards[low]
     n_vertices = 1
     for k in range(found.shape[0] + 1):
         i = found[k] if k < found.shape[0] else high
-        cost, reward = values[COSTS, i], values[REWARDS, i]
+        cost, reward = costs[i], rewards[i]
         if reward <= y1:
             continue
         while n_vertices > 1 and (y1 - y0) * (cost - x0) <= (reward - y0) * (x1 - x0):
             n_vertices -= 1
             x1, y1 = x0, y0
-            x0, y0 = x[max(n_vertices - 2, 0)], y[max(n_vertices - 2, 0)]
-        x[n_vertices], y[n_vertices] = cost, reward
+            before = vertices[max(n_vertices - 2, 0)]
+            x0, y0 = costs[before], rewards[before]
+        vertices[n_vertices] = i
         n_vertices += 1
         x0, y0, x1, y1 = x1, y1, cost, reward
     return n_vertices
 
 
 @njit(cache=True)
+def _vertices(space: WorkSpace, chunk: int, low: int, high: int) -> IntArray:
+    """Positions of all vertices from `low` to `high`, by rising cost."""
+    values, bits = space.values[chunk], space.bits[chunk]
+    found, spare = space.order[chunk, 0], space.order[chunk, 1]
+    n_found = _candidates(values, bits, low, high, found)
+    found = found[:n_found]
+    if found.shape[0] > SMALL:
+        _radix_sort(bits[COST_RANKS], low, high, found, spare, space.counts[chunk])
+    _insertion_sort(values[COSTS], found)
+    n_vertices = _scan(values, low, high, found, spare)
+    return spare[:n_vertices]
+
+
+@njit(cache=True)
+def _edge(space: WorkSpace, chunk: int, low: int, high: int, beta: Any) -> tuple[int, int]:
+    """Ends of the frontier edge over `beta`, between the vertices `low` and `high`."""
+    costs = space.values[chunk, COSTS]
+    for _ in range(MAX_ROUNDS):
+        left, right = _bridge(space.values[chunk], space.bits[chunk], low, high)
+        if left < 0:
+            return low, high
+        if costs[right] <= beta:
+            low = right
+        elif costs[left] > beta:
+            high = left
+        else:
+            return left, right
+    vertices = _vertices(space, chunk, low, high)
+    k = 0
+    while costs[vertices[k + 1]] <= beta:
+        k += 1
+    return vertices[k], vertices[k + 1]
+
+
+@njit(cache=True)
 def _interpolate(
-    x: FloatArray, y: FloatArray, betas: FloatArray, v_r: FloatArray, v_c: FloatArray
+    values: FloatArray, vertices: IntArray, betas: FloatArray, v_r: FloatArray, v_c: FloatArray
 ) -> None:
     """Writes reward and cost at rising budgets, given the vertices."""
-    k = 0
+    costs, rewards = values[COSTS], values[REWARDS]
+    k, last = 0, vertices.shape[0] - 1
     for m in range(betas.shape[0]):
-        while k + 1 < x.shape[0] and x[k + 1] <= betas[m]:
+        while k < last and costs[vertices[k + 1]] <= betas[m]:
             k += 1
-        v_r[m], v_c[m] = y[k], x[k]
-        if x[k] < betas[m] and k + 1 < x.shape[0]:
-            v_r[m] += (betas[m] - x[k]) / (x[k + 1] - x[k]) * (y[k + 1] - y[k])
+        x, y = costs[vertices[k]], rewards[vertices[k]]
+        v_r[m], v_c[m] = y, x
+        if k < last and x < betas[m]:
+            above = vertices[k + 1]
+            v_r[m] = y + (betas[m] - x) / (costs[above] - x) * (rewards[above] - y)
             v_c[m] = betas[m]
+
+
+@njit(cache=True, parallel=True)
+def best_mixtures(
+    costs: FloatArray, rewards: FloatArray, betas: FloatArray, space: WorkSpace, out: Mixtures[Any]
+) -> BoolArray:
+    """Fills `out` with the best mixtures of `N` states; returns which states are usable."""
+    # Taken out here: in a parallel loop numba drops writes to arrays that are still inside a tuple.
+    lower, upper, p_upper, cost, reward, status = out
+    n_states, n_chunks = costs.shape[0], space.values.shape[0]
+    usable = np.empty(n_states, np.bool_)
+    for chunk in prange(n_chunks):
+        bits = space.bits[chunk]
+        x, y = space.values[chunk, COSTS], space.values[chunk, REWARDS]
+        for n in range(chunk * n_states // n_chunks, (chunk + 1) * n_states // n_chunks):
+            usable[n] = _load(costs[n], rewards[n], space, chunk)
+            if not usable[n]:
+                continue
+            low, high = _ends(bits[COST_RANKS], bits[REWARD_RANKS], space.top)
+            if betas[n] < x[low]:
+                status[n], high = INFEASIBLE, low
+            elif betas[n] >= x[high]:
+                status[n], low = SLACK, high
+            else:
+                status[n] = TIGHT
+                low, high = _edge(space, chunk, low, high, betas[n])
+            lower[n], upper[n], p_upper[n], cost[n], reward[n] = low, high, 0, x[low], y[low]
+            if status[n] == TIGHT:
+                p_upper[n], cost[n] = (betas[n] - x[low]) / (x[high] - x[low]), betas[n]
+                reward[n] += p_upper[n] * (y[high] - y[low])
+    return usable
 
 
 @njit(cache=True, parallel=True)
@@ -312,18 +337,12 @@ def frontier_values(
     n_states, n_chunks = costs.shape[0], space.values.shape[0]
     usable = np.empty(n_states, np.bool_)
     for chunk in prange(n_chunks):
-        values, bits = space.values[chunk], space.bits[chunk]
+        bits = space.bits[chunk]
         for n in range(chunk * n_states // n_chunks, (chunk + 1) * n_states // n_chunks):
             usable[n] = _load(costs[n], rewards[n], space, chunk)
             if not usable[n]:
                 continue
             low, high = _ends(bits[COST_RANKS], bits[REWARD_RANKS], space.top)
-            n_found = _candidates(values, bits, low, high, space.order[chunk, 0])
-            found = space.order[chunk, 0, :n_found]
-            if n_found > SMALL:
-                _radix_sort(bits[COST_RANKS], low, high, found, space, chunk)
-            _insertion_sort(values[COSTS], found)
-            n_vertices = _scan(values, low, high, found)
-            x, y = values[HEIGHTS, :n_vertices], values[MORE_HEIGHTS, :n_vertices]
-            _interpolate(x, y, betas, v_r[n], v_c[n])
+            vertices = _vertices(space, chunk, low, high)
+            _interpolate(space.values[chunk], vertices, betas, v_r[n], v_c[n])
     return usable
