@@ -9,8 +9,8 @@ points, hull of the others by Graham's scan, its upper part); `monotone_chain`, 
 Python we know (sort by cost, build the upper part only). All run in this process. The library runs
 on one thread for the ratios, and on two to see what a second buys.
 
-Inputs: `cloud` (uniform in a square), `arc` (all points on the frontier), `geometric` (all points on
-the frontier, costs halving from one to the next: the bridge search then takes the most rounds).
+Inputs: `cloud` (uniform in a square), `arc` (all points on the frontier), `geometric` (all on the
+frontier, costs halving from one to the next: the bridge search then takes the most rounds).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import bmdp
 from bmdp.frontier import best_mixtures, frontier_values
 
 Array = NDArray[Any]
+MAX_THREADS: int = numba.get_num_threads()
 BETA_GRID = np.linspace(0, 1, 101)
 
 
@@ -74,7 +75,7 @@ def undominated(costs: Array, rewards: Array) -> list[tuple[float, float]]:
 
 
 def graham_frontier(costs: Array, rewards: Array) -> tuple[list[float], list[float]]:
-    """Frontier of one state by Graham's scan in plain Python: hull by angle, then its upper part."""
+    """Frontier of one state by Graham's scan in plain Python: sort by angle, hull, upper part."""
     pairs = undominated(costs, rewards)
     x0, y0 = min(pairs)
 
@@ -140,8 +141,8 @@ def loop(frontier: Callable[[Array, Array], tuple[Any, Any]], job: str) -> Calla
 def library(job: str) -> Callable[..., Array]:
     """The same job by the library."""
     if job == "best_mixtures":
-        return lambda costs, rewards, betas: best_mixtures(costs, rewards, betas).reward
-    return lambda costs, rewards, betas: frontier_values(costs, rewards, betas)[0]
+        return lambda *arguments: np.asarray(best_mixtures(*arguments).reward)
+    return lambda *arguments: np.asarray(frontier_values(*arguments)[0])
 
 
 def seconds_per_state(
@@ -179,7 +180,7 @@ def measure(job: str, shape: str, precision: str, n_points: int, n_states: int) 
     library(job)(*sample)  # compiles
     micro = {}
     for threads in (1, 2):
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(min(threads, MAX_THREADS))
         micro[threads] = 1e6 * seconds_per_state(library(job), (costs, rewards, asked), 5)
     row: dict[str, Any] = {
         "job": job,

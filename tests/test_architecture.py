@@ -63,7 +63,9 @@ def test_a_module_imports_from_lower_levels_or_its_own_package(module):
     package = module.split(".")[0]
     for imported in imports(module):
         same_package = imported.split(".")[0] == package
-        same_level = level(imported) == level(module) == 0  # single modules, checked for cycles below
+        same_level = (
+            level(imported) == level(module) == 0
+        )  # single modules, checked for cycles below
         assert same_package or same_level or level(imported) < level(module), imported
 
 

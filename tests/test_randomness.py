@@ -7,7 +7,7 @@ from bmdp.randomness import named_generator, stream_key
 
 
 def numpy_numbers(key, episode, step, n):
-    """What numpy's Philox gives for the counter (block 0, step, episode); it adds one before it starts."""
+    """What numpy's Philox gives for the counter (0, step, episode); it first adds one."""
     counter = (episode << 128) + (step << 64) - 1
     words = [(counter >> (64 * i)) & (2**64 - 1) for i in range(4)]
     bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array(words, np.uint64))

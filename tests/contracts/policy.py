@@ -93,9 +93,7 @@ def neither_batch_size_nor_company_changes_an_episode(case):
     together = list(run_episodes(case, states, budgets, EpisodeStreams.named(5, "p", range(60))))
     for rows in (range(0, 1), range(7, 30), range(59, -1, -3)):
         some = np.array(rows)
-        alone = run_episodes(
-            case, states[some], budgets[some], EpisodeStreams.named(5, "p", rows)
-        )
+        alone = run_episodes(case, states[some], budgets[some], EpisodeStreams.named(5, "p", rows))
         for a, b in zip(alone, together, strict=True):
             assert (a == b[:, some]).all()
 

@@ -28,7 +28,9 @@ def with_value(value, index, shape=(3, 4)):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_points_must_be_finite(as_given, function, name, value):
     arrays = cloud(as_given, **{name: with_value(value, (1, 2))})
-    with pytest.raises(DataError, match=re.escape(f"{name} must be finite; got {value:g} at [1, 2].")):
+    with pytest.raises(
+        DataError, match=re.escape(f"{name} must be finite; got {value:g} at [1, 2].")
+    ):
         function(**arrays)
 
 
@@ -37,7 +39,9 @@ def test_points_must_be_finite(as_given, function, name, value):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_budgets_must_be_finite(as_given, function, value):
     arrays = cloud(as_given, betas=with_value(value, 2, (3,)))
-    with pytest.raises(BudgetError, match=re.escape(f"betas must be finite; got {value:g} at [2].")):
+    with pytest.raises(
+        BudgetError, match=re.escape(f"betas must be finite; got {value:g} at [2].")
+    ):
         function(**arrays)
 
 
@@ -102,7 +106,9 @@ def test_tensors_must_be_real():
 
 
 def test_arrays_and_tensors_do_not_mix():
-    with pytest.raises(DataError, match="betas must be a tensor as the other arguments; got ndarray"):
+    with pytest.raises(
+        DataError, match="betas must be a tensor as the other arguments; got ndarray"
+    ):
         best_mixtures(torch.zeros(1, 1), torch.zeros(1, 1), np.zeros(1))
 
 
@@ -141,7 +147,11 @@ def test_hull_mixture_takes_one_budget():
 @pytest.mark.parametrize(
     ("costs", "rewards", "message"),
     [
-        ([0.0, 0.0], [0.0, 1.0], "Frontier.costs must be strictly increasing; got 0, then 0 at [1]"),
+        (
+            [0.0, 0.0],
+            [0.0, 1.0],
+            "Frontier.costs must be strictly increasing; got 0, then 0 at [1]",
+        ),
         ([0.0, 1.0], [1.0, 0.5], "Frontier.rewards must be strictly increasing; got 1, then 0.5"),
         ([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], "strictly concave in costs; vertex [1] is not above"),
     ],
@@ -152,7 +162,7 @@ def test_a_frontier_made_by_hand_is_checked(costs, rewards, message):
 
 
 def test_a_frontier_has_an_index_for_each_vertex():
-    with pytest.raises(DataError, match="Frontier.index must have shape"):
+    with pytest.raises(DataError, match=r"Frontier\.index must have shape"):
         Frontier([0.0], [0.0], np.array([1, 2]))
 
 

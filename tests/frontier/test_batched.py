@@ -4,13 +4,13 @@ import numba
 import numpy as np
 import pytest
 import torch
-from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.greedy import nested_program, nested_program_exactly
 
 from bmdp import hull_mixture, upper_frontier
 from bmdp.frontier import Mixtures, best_mixtures, frontier_values
+from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
+from oracles.greedy import nested_program, nested_program_exactly
 
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-14}
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -31,8 +31,7 @@ def test_batched_single_and_tensor_agree_on_random_states(dtype):
     batched = best_mixtures(costs, rewards, betas)
     tensor = as_arrays(best_mixtures(*as_tensors(costs, rewards, betas)))
     single = [
-        hull_mixture(upper_frontier(c, r), b)
-        for c, r, b in zip(costs, rewards, betas, strict=True)
+        hull_mixture(upper_frontier(c, r), b) for c, r, b in zip(costs, rewards, betas, strict=True)
     ]
     for mixtures in (batched, tensor):
         assert (mixtures.status == [m.status for m in single]).all()
@@ -124,6 +123,26 @@ def test_clustered_costs_are_sorted_too():
         frontier = upper_frontier(costs[n], rewards[n])
         expected = [hull_mixture(frontier, b).reward for b in (1.0, 1 + 5e-14)]
         assert v_r[n] == pytest.approx(expected, abs=1e-12)
+
+
+@DTYPES
+@pytest.mark.parametrize("depth", [0, 3, 17, 29])
+def test_frontiers_that_bend_evenly_at_all_scales_are_followed_to_any_depth(dtype, depth):
+    costs, rewards = geometric(4, 32, seed=9, dtype=dtype)
+    beta = dtype(1.5 * 0.5 ** (depth + 1))
+    mixtures = best_mixtures(costs, rewards, np.full(4, beta))
+    rows = np.arange(4)
+    assert (costs[rows, mixtures.upper] == 0.5**depth).all()
+    assert (costs[rows, mixtures.lower] == 0.5 ** (depth + 1)).all()
+    assert (mixtures.p_upper == 0.5).all()
+
+
+def test_points_given_twice_are_vertices_once():
+    costs, rewards = (np.tile(a, 2) for a in arcs(scaled(40), 40, seed=10))
+    betas = np.linspace(0, 1, 9)
+    v_r, _ = frontier_values(costs, rewards, betas)
+    once, _ = frontier_values(costs[:, :40], rewards[:, :40], betas)
+    assert (v_r == once).all()
 
 
 @pytest.mark.parametrize("function", [best_mixtures, frontier_values])

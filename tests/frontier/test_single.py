@@ -2,12 +2,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from clouds import few_values, points
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.greedy import nested_program, nested_program_exactly
 
 from bmdp import BudgetStatus, Frontier, hull_mixture, upper_frontier
+from clouds import few_values, points
+from oracles.greedy import nested_program, nested_program_exactly
 
 INFEASIBLE, TIGHT, SLACK = BudgetStatus
 

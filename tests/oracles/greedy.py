@@ -1,7 +1,8 @@
 """The paper's nested program (Eq. 12), solved without geometry.
 
-Of all distributions over the points whose mean cost is within the budget, those with the most mean reward; of those,
-the one with the least mean cost. Where none is within the budget: the least cost, then the most reward.
+Of all distributions over the points whose mean cost is within the budget, those with the most mean
+reward; of those, the one with the least mean cost. Where none is within the budget: the least cost,
+then the most reward.
 """
 
 from fractions import Fraction

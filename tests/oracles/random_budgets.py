@@ -1,10 +1,10 @@
-"""The paper's random distributions, by rejection: uniform on the simplex cut by E[beta_a] <= beta."""
+"""The paper's random distributions by rejection: uniform on the simplex, E[beta_a] <= beta."""
 
 import numpy as np
 
 
 def uniform_distributions(rng, *, n_actions, grid, beta, n):
-    """Returns `n` distributions over (action, budget), uniform among those within the budget, [n, A, B]."""
+    """`n` distributions over (action, budget), uniform among those within the budget, [n, A, B]."""
     grid = np.asarray(grid)
     kept, n_kept = [], 0
     while n_kept < n:

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
 
 from bmdp.policies import EpisodeCoin, EpsilonGreedy, HullPolicy, RandomBudgetedPolicy, TabularQ
+from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
 
 GRID = np.linspace(0, 1, 5)
 N_ACTIONS = 3

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from oracles.random_budgets import uniform_distributions
 from scipy import stats
 
 from bmdp import ConfigError
 from bmdp.policies import RandomBudgetedPolicy
+from oracles.random_budgets import uniform_distributions
 
 N = 20_000
 SPENDS = pytest.mark.parametrize("spend", ["all", "at_most"])
@@ -32,7 +32,7 @@ def test_every_distribution_drawn_is_within_the_budget(spend, beta, n_actions):
 
 @pytest.mark.parametrize("beta", [0.3, 0.5, 0.8, 1.0])
 def test_at_most_is_uniform_on_the_papers_simplex_over_the_end_budgets(beta):
-    """Each of p_0, beta_0 and the mean budget has the law of the paper's draws, read the same way."""
+    """p_0, beta_0 and the mean budget have the law of the paper's draws, read the same way."""
     p, budgets = distributions(RandomBudgetedPolicy(3, 0.0, 1.0, "at_most"), beta)
     rng = np.random.default_rng(1)
     rho = uniform_distributions(rng, n_actions=3, grid=[0.0, 1.0], beta=beta, n=N)
@@ -49,7 +49,9 @@ def test_at_most_is_uniform_on_the_papers_simplex_over_the_end_budgets(beta):
 def test_without_the_cut_budgets_are_uniform_and_independent_of_p():
     p, budgets = distributions(RandomBudgetedPolicy(4, 0.0, 1.0, "at_most"), 1.0)
     assert stats.kstest(budgets[:, 2], "uniform").pvalue > 1e-3
-    assert stats.kstest(p[:, 2], stats.beta(2, 6).cdf).pvalue > 1e-3  # margin of Dirichlet(2, ..., 2)
+    assert (
+        stats.kstest(p[:, 2], stats.beta(2, 6).cdf).pvalue > 1e-3
+    )  # margin of Dirichlet(2, ..., 2)
     assert abs(np.corrcoef(p[:, 2], budgets[:, 2])[0, 1]) < 3.3 / np.sqrt(N)
 
 

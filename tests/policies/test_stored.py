@@ -122,7 +122,7 @@ def test_settings_that_make_no_sense_are_refused(folder):
     value = folder / "value.json"
     value.write_text(value.read_text().replace("0.25", "25.0"))
     restamp(folder)
-    with pytest.raises(StoreError, match="EpsilonGreedy does not make sense: .*from 0 to 1"):
+    with pytest.raises(StoreError, match=r"EpsilonGreedy does not make sense: .*from 0 to 1"):
         bmdp.load_policy(folder)
 
 

@@ -31,7 +31,7 @@ def best_mixtures(
     p_upper, cost, reward = np.empty((3, n_states), x.dtype)
     out = Mixtures(lower, upper, p_upper, cost, reward, np.empty(n_states, np.int8))
     if n_states:
-        _require_usable(kernels.best_mixtures(x, y, held, _work_space(x), out), x, y)
+        _require_usable(kernels.best_mixtures(x, y, held, _work_space(x, 1), out), x, y)
     return out
 
 
@@ -43,14 +43,10 @@ def frontier_values(
     asked = _budgets(betas, x.dtype)
     require_shape("betas", asked, (None,), "[M]")
     v_r, v_c = np.empty((2, len(x), len(asked)), x.dtype)
-    order = np.argsort(asked, kind="stable")
-    rising = _sealed(asked[order])
     if v_r.size:
-        _require_usable(kernels.frontier_values(x, y, rising, _work_space(x), v_r, v_c), x, y)
-    if (order[1:] > order[:-1]).all():
-        return v_r, v_c
-    back = np.argsort(order)
-    return v_r[:, back], v_c[:, back]
+        space = _work_space(x, len(asked))
+        _require_usable(kernels.frontier_values(x, y, asked, space, v_r, v_c), x, y)
+    return v_r, v_c
 
 
 def _clouds(costs: ArrayLike, rewards: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -78,7 +74,7 @@ def _sealed(array: FloatArray) -> FloatArray:
     return view
 
 
-def _work_space(points: FloatArray) -> kernels.WorkSpace:
+def _work_space(points: FloatArray, n_budgets: int) -> kernels.WorkSpace:
     """Memory for the kernels, shared by all states of a chunk."""
     n_states, n_points = points.shape
     n_chunks = min(n_states, _CHUNKS_PER_THREAD * numba.get_num_threads())
@@ -89,7 +85,8 @@ def _work_space(points: FloatArray) -> kernels.WorkSpace:
         values=values,
         bits=bits,
         order=np.empty((n_chunks, 2, n_points), np.int64),
-        counts=np.empty((n_chunks, kernels.KEY_DIGITS, kernels.N_BUCKETS), np.int64),
+        places=np.empty((n_chunks, 2, kernels.N_BUCKETS), np.int64),
+        edges=np.empty((n_chunks, n_budgets), np.int32),
         limit=points.dtype.type(LIMITS[points.dtype.name]),
         top=bits.dtype.type(np.iinfo(integer).max),
     )

@@ -38,9 +38,8 @@ def best_mixtures(costs: Any, rewards: Any, betas: Any) -> Mixtures[Any]:
         tensors were given, on their device, without gradient.
 
     Raises:
-        DataError: if shapes differ, `K` is 0, or a cost or reward is not finite (or above 1e18 in
-        float32,
-            1e150 in float64).
+        DataError: if shapes differ, `K` is 0, or a cost or reward is not finite (or above 1e18
+            in float32, 1e150 in float64).
         BudgetError: if a budget is not finite.
 
     Paper: Algorithm 3.

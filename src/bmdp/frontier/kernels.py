@@ -12,7 +12,7 @@ because the frontier is concave: every pass runs over the whole row and needs no
 
 `frontier_values` takes one step of that search, drops all points below the two new chords, sorts
 the others by cost and scans them once, keeping the vertices. `best_mixtures` does so too where the
-search takes more than `MAX_ROUNDS`, as it may on frontiers that bend by the same factor all along.
+search makes little progress, as it may on frontiers that bend by the same factor all along.
 
 Each pass is a loop that the compiler turns into vector instructions. It does so for the largest of
 many integers but not of many floats (a NaN would make their order matter), so the largest is sought
@@ -38,22 +38,26 @@ from bmdp.frontier.mixtures import Mixtures
 INFEASIBLE, TIGHT, SLACK = 0, 1, 2  # BudgetStatus as plain numbers, which the compiler needs
 
 # Rows of a work space. Ranks are integers that order like the values.
-COSTS, REWARDS, COST_RANKS, REWARD_RANKS, HEIGHTS, MORE_HEIGHTS = 0, 1, 2, 3, 4, 5
-N_WORK_ROWS = 6
+COSTS, REWARDS, COST_RANKS, REWARD_RANKS, HEIGHTS, MORE_HEIGHTS, X, Y = 0, 1, 2, 3, 4, 5, 6, 7
+KEYS = COST_RANKS  # which are no longer needed where points are sorted
+N_WORK_ROWS = 8
 
-KEY_DIGITS = 3  # digits of the radix sort, of 8 bits each
-N_BUCKETS = 256
+N_BUCKETS = 256  # values of a digit of the sort
+POSITION = 0xFFFFFFFF  # lower half of an entry of the order being sorted; its key is the upper
+UNSIGNED = np.uint32  # positions of this type spare the compiler the case of negative ones
 SMALL = 48  # points; up to here insertion sort alone is faster
-MAX_ROUNDS = 16  # of the bridge search; random points take 3, a smooth frontier of 505 points 9
+PATIENCE = 6  # rounds of the bridge search after which no more than an eighth should be left
+MAX_ROUNDS = 12  # of the bridge search; random points take 3, a smooth frontier of 505 points 10
 
 
 class WorkSpace(NamedTuple):
     """Memory of the kernels, a part for each chunk of states: none is allocated for a state."""
 
-    values: FloatArray  # [chunks, 6, K]
+    values: FloatArray  # [chunks, 8, K]
     bits: IntArray  # the same memory, read as integers
     order: IntArray  # [chunks, 2, K], points being sorted
-    counts: IntArray  # [chunks, 3, 256], of each digit of their keys
+    places: IntArray  # [chunks, 2, 256], of each digit of their keys
+    edges: IntArray  # [chunks, M], vertices below budgets
     limit: Any  # largest magnitude whose products stay finite, a scalar of the type of `values`
     top: Any  # largest integer, a scalar of the type of `bits`
 
@@ -157,108 +161,155 @@ def _bridge(values: FloatArray, bits: IntArray, low: int, high: int) -> tuple[in
 
 
 @njit(cache=True)
-def _candidates(values: FloatArray, bits: IntArray, low: int, high: int, found: IntArray) -> int:
-    """Lists the points between `low` and `high` that may be vertices; returns their number."""
+def _gather(values: FloatArray, bits: IntArray, low: int, high: int) -> int:
+    """Gathers `low`, the points above the chords between, and `high`; returns their number."""
+    costs, rewards, x, y = values[COSTS], values[REWARDS], values[X], values[Y]
+    x[0], y[0] = costs[low], rewards[low]
+    if low == high:
+        return 1
+    n_found = 1
     left, right = _bridge(values, bits, low, high)
-    if left < 0:
-        return 0
-    costs, heights, more_heights = values[COSTS], values[HEIGHTS], values[MORE_HEIGHTS]
-    _heights(values, low, left, heights)
-    _heights(values, right, high, more_heights)
-    heights[left] = heights[right] = 1
-    n_found = 0
-    for i in range(costs.shape[0]):
-        found[n_found] = i
-        is_between = (costs[i] > costs[low]) & (costs[i] < costs[high])
-        n_found += ((heights[i] > 0) | (more_heights[i] > 0)) & is_between
-    return n_found
+    if left >= 0:
+        above_left, above_right, is_kept = values[HEIGHTS], values[MORE_HEIGHTS], bits[KEYS]
+        _heights(values, low, left, above_left)
+        _heights(values, right, high, above_right)
+        above_left[left] = above_left[right] = 1
+        for i in range(costs.shape[0]):
+            is_above = (above_left[i] > 0) | (above_right[i] > 0)
+            is_kept[i] = is_above & (costs[i] > costs[low]) & (costs[i] < costs[high])
+        for i in range(costs.shape[0]):
+            if is_kept[i] != 0:
+                x[n_found], y[n_found] = costs[i], rewards[i]
+                n_found += 1
+    x[n_found], y[n_found] = costs[high], rewards[high]
+    return n_found + 1
 
 
 @njit(cache=True)
-def _radix_sort(
-    ranks: IntArray, low: int, high: int, found: IntArray, keyed: IntArray, counts: IntArray
-) -> None:
-    """Sorts positions by the leading 24 bits of the distance of their rank from that of `low`."""
-    base = np.int64(ranks[low]) >> 2  # a quarter, so that no difference overflows
-    shift = 0
-    while ((np.int64(ranks[high]) >> 2) - base) >> shift >= N_BUCKETS**KEY_DIGITS:
-        shift += 1
-    counts[:] = 0
-    for i in range(found.shape[0]):
-        key = ((np.int64(ranks[found[i]]) >> 2) - base) >> shift
-        for digit in range(KEY_DIGITS):
-            counts[digit, (key >> (8 * digit)) & (N_BUCKETS - 1)] += 1
-        keyed[i] = (key << 32) | found[i]
-    source, target = keyed, found
-    for digit in range(KEY_DIGITS):
-        places, place = counts[digit], 0
-        for bucket in range(N_BUCKETS):
-            place, places[bucket] = place + places[bucket], place
-        for i in range(found.shape[0]):
-            bucket = (source[i] >> (32 + 8 * digit)) & (N_BUCKETS - 1)
-            target[places[bucket]] = source[i]
-            places[bucket] += 1
-        source, target = target, source
-    for i in range(found.shape[0]):
-        found[i] = source[i] & 0xFFFFFFFF
+def _keys(ranks: IntArray, order: IntArray, places: IntArray) -> None:
+    """Writes 16 leading bits of each rank, as distance from the least, beside its position.
 
-
-@njit(cache=True)
-def _insertion_sort(costs: FloatArray, found: IntArray) -> None:
-    """Sorts positions by their cost; fast where little is out of order."""
-    for i in range(1, found.shape[0]):
-        moving, place = found[i], i
-        while place > 0 and costs[found[place - 1]] > costs[moving]:
-            found[place] = found[place - 1]
-            place -= 1
-        found[place] = moving
-
-
-@njit(cache=True)
-def _scan(values: FloatArray, low: int, high: int, found: IntArray, vertices: IntArray) -> int:
-    """Lists the vertices from `low` to `high`, given the points between by rising cost.
-
-    Returns their number. (x0, y0) and (x1, y1) are the last two vertices so far.
+    Also writes how many keys have each value of each of their two digits.
     """
-    costs, rewards = values[COSTS], values[REWARDS]
-    vertices[0] = low
-    x0, y0, x1, y1 = costs[low], rewards[low], costs[low], rewards[low]
+    least = most = ranks[0]
+    for i in range(ranks.shape[0]):
+        least = ranks[i] if ranks[i] < least else least
+        most = ranks[i] if ranks[i] > most else most
+    base, shift = np.int64(least) >> 2, 0  # a quarter, so that no difference overflows
+    while ((np.int64(most) >> 2) - base) >> shift >= N_BUCKETS * N_BUCKETS:
+        shift += 1
+    for i in range(ranks.shape[0]):
+        key = ((np.int64(ranks[i]) >> 2) - base) >> shift
+        order[i] = (key << 32) | i
+    places[:] = 0
+    for i in range(ranks.shape[0]):
+        key = order[i] >> 32
+        places[0, UNSIGNED(key & (N_BUCKETS - 1))] += 1
+        places[1, UNSIGNED(key >> 8)] += 1
+
+
+@njit(cache=True)
+def _scatter(source: IntArray, shift: int, places: IntArray, target: IntArray) -> None:
+    """Sorts `source` by the digit that begins at bit `shift`, given how often each occurs."""
+    place = 0
+    for bucket in range(N_BUCKETS):
+        place, places[bucket] = place + places[bucket], place
+    for i in range(source.shape[0]):
+        digit = UNSIGNED((source[i] >> shift) & (N_BUCKETS - 1))
+        target[UNSIGNED(places[digit])] = source[i]
+        places[digit] += 1
+
+
+@njit(cache=True)
+def _insert(points: FloatArray, order: IntArray, sorted_points: FloatArray) -> None:
+    """Copies points in the given order and puts right what is still out of order by cost."""
+    x, y, to_x, to_y = points[0], points[1], sorted_points[0], sorted_points[1]
+    for i in range(order.shape[0]):
+        source = UNSIGNED(order[i] & POSITION)
+        cost, reward, place = x[source], y[source], i
+        while place > 0 and to_x[place - 1] > cost:
+            to_x[place], to_y[place] = to_x[place - 1], to_y[place - 1]
+            place -= 1
+        to_x[place], to_y[place] = cost, reward
+
+
+@njit(cache=True)
+def _sort(space: WorkSpace, chunk: int, n_points: int) -> FloatArray:
+    """Sorts the gathered points by cost; returns their two rows."""
+    values, bits, places = space.values[chunk], space.bits[chunk], space.places[chunk]
+    order, spare = space.order[chunk, 0, :n_points], space.order[chunk, 1, :n_points]
+    if n_points > SMALL:
+        _rank(bits[X, :n_points], space.top, bits[KEYS])
+        _keys(bits[KEYS, :n_points], order, places)
+        _scatter(order, 32, places[0], spare)
+        _scatter(spare, 40, places[1], order)
+    else:
+        for i in range(n_points):
+            order[i] = i
+    sorted_points: FloatArray = values[HEIGHTS : MORE_HEIGHTS + 1, :n_points]
+    _insert(values[X : Y + 1], order, sorted_points)
+    return sorted_points
+
+
+@njit(cache=True)
+def _is_frontier(x: FloatArray, y: FloatArray) -> bool:
+    """Whether all points are vertices, given by rising cost. The last is the best paid."""
+    n_others = 0
+    for i in range(1, x.shape[0] - 1):
+        rise, line = (y[i] - y[i - 1]) * (x[i + 1] - x[i - 1]), (y[i + 1] - y[i - 1])
+        n_others += 0 if rise > line * (x[i] - x[i - 1]) else 1
+    return n_others == 0
+
+
+@njit(cache=True)
+def _scan(x: FloatArray, y: FloatArray) -> int:
+    """Moves the vertices to the front, given points by rising cost; returns their number.
+
+    (x0, y0) and (x1, y1) are the last two vertices so far.
+    """
+    if _is_frontier(x, y):
+        return x.shape[0]
+    x0, y0, x1, y1 = x[0], y[0], x[0], y[0]
     n_vertices = 1
-    for k in range(found.shape[0] + 1):
-        i = found[k] if k < found.shape[0] else high
-        cost, reward = costs[i], rewards[i]
+    for i in range(1, x.shape[0]):
+        cost, reward = x[i], y[i]
         if reward <= y1:
             continue
         while n_vertices > 1 and (y1 - y0) * (cost - x0) <= (reward - y0) * (x1 - x0):
             n_vertices -= 1
             x1, y1 = x0, y0
-            before = vertices[max(n_vertices - 2, 0)]
-            x0, y0 = costs[before], rewards[before]
-        vertices[n_vertices] = i
+            before = max(n_vertices - 2, 0)
+            x0, y0 = x[before], y[before]
+        x[n_vertices], y[n_vertices] = cost, reward
         n_vertices += 1
         x0, y0, x1, y1 = x1, y1, cost, reward
     return n_vertices
 
 
 @njit(cache=True)
-def _vertices(space: WorkSpace, chunk: int, low: int, high: int) -> IntArray:
-    """Positions of all vertices from `low` to `high`, by rising cost."""
-    values, bits = space.values[chunk], space.bits[chunk]
-    found, spare = space.order[chunk, 0], space.order[chunk, 1]
-    n_found = _candidates(values, bits, low, high, found)
-    found = found[:n_found]
-    if found.shape[0] > SMALL:
-        _radix_sort(bits[COST_RANKS], low, high, found, spare, space.counts[chunk])
-    _insertion_sort(values[COSTS], found)
-    n_vertices = _scan(values, low, high, found, spare)
-    return spare[:n_vertices]
+def _vertices(space: WorkSpace, chunk: int, low: int, high: int) -> FloatArray:
+    """Costs and rewards `[2, V]` of all vertices from `low` to `high`, by rising cost."""
+    n_points = _gather(space.values[chunk], space.bits[chunk], low, high)
+    points = _sort(space, chunk, n_points)
+    return points[:, : _scan(points[0], points[1])]
+
+
+@njit(cache=True)
+def _n_between(costs: FloatArray, low: int, high: int) -> int:
+    """Number of points with a cost between those of `low` and `high`."""
+    n_between = np.int32(0)
+    for i in range(costs.shape[0]):
+        n_between += np.int32((costs[i] > costs[low]) & (costs[i] < costs[high]))
+    return int(n_between)
 
 
 @njit(cache=True)
 def _edge(space: WorkSpace, chunk: int, low: int, high: int, beta: Any) -> tuple[int, int]:
     """Ends of the frontier edge over `beta`, between the vertices `low` and `high`."""
-    costs = space.values[chunk, COSTS]
-    for _ in range(MAX_ROUNDS):
+    costs, rewards = space.values[chunk, COSTS], space.values[chunk, REWARDS]
+    for n_rounds in range(MAX_ROUNDS):
+        if n_rounds == PATIENCE and _n_between(costs, low, high) > costs.shape[0] // 8:
+            break
         left, right = _bridge(space.values[chunk], space.bits[chunk], low, high)
         if left < 0:
             return low, high
@@ -268,29 +319,38 @@ def _edge(space: WorkSpace, chunk: int, low: int, high: int, beta: Any) -> tuple
             high = left
         else:
             return left, right
-    vertices = _vertices(space, chunk, low, high)
+    x, y = _vertices(space, chunk, low, high)
     k = 0
-    while costs[vertices[k + 1]] <= beta:
+    while x[k + 1] <= beta:
         k += 1
-    return vertices[k], vertices[k + 1]
+    low = _first_pair(costs, rewards, x[k], y[k])
+    return low, _first_pair(costs, rewards, x[k + 1], y[k + 1])
 
 
 @njit(cache=True)
 def _interpolate(
-    values: FloatArray, vertices: IntArray, betas: FloatArray, v_r: FloatArray, v_c: FloatArray
+    vertices: FloatArray, betas: FloatArray, edges: IntArray, v_r: FloatArray, v_c: FloatArray
 ) -> None:
-    """Writes reward and cost at rising budgets, given the vertices."""
-    costs, rewards = values[COSTS], values[REWARDS]
-    k, last = 0, vertices.shape[0] - 1
+    """Writes reward and cost at every budget, given the vertices.
+
+    Binary searches for the vertices below all budgets go in step, for the sake of vectorisation.
+    """
+    x, y = vertices[0], vertices[1]
+    last, step = np.int32(x.shape[0] - 1), np.int32(1)
+    while step < last:
+        step = np.int32(2 * step)
+    edges[:] = 0
+    while step > 0:
+        for m in range(betas.shape[0]):
+            ahead = min(np.int32(edges[m] + step), last)
+            edges[m] = ahead if x[UNSIGNED(ahead)] <= betas[m] else edges[m]
+        step = np.int32(step >> 1)
+    one = x.dtype.type(1)
     for m in range(betas.shape[0]):
-        while k < last and costs[vertices[k + 1]] <= betas[m]:
-            k += 1
-        x, y = costs[vertices[k]], rewards[vertices[k]]
-        v_r[m], v_c[m] = y, x
-        if k < last and x < betas[m]:
-            above = vertices[k + 1]
-            v_r[m] = y + (betas[m] - x) / (costs[above] - x) * (rewards[above] - y)
-            v_c[m] = betas[m]
+        below, above = UNSIGNED(edges[m]), UNSIGNED(min(np.int32(edges[m] + 1), last))
+        beta, run = min(max(betas[m], x[below]), x[above]), x[above] - x[below]
+        p_upper = (beta - x[below]) / (run if run > 0 else one)
+        v_r[m], v_c[m] = y[below] + p_upper * (y[above] - y[below]), beta
 
 
 @njit(cache=True, parallel=True)
@@ -333,7 +393,7 @@ def frontier_values(
     v_r: FloatArray,
     v_c: FloatArray,
 ) -> BoolArray:
-    """Fills `v_r`, `v_c` `[N, M]` for `M` rising budgets; returns which states are usable."""
+    """Fills `v_r`, `v_c` `[N, M]` for `M` budgets; returns which states are usable."""
     n_states, n_chunks = costs.shape[0], space.values.shape[0]
     usable = np.empty(n_states, np.bool_)
     for chunk in prange(n_chunks):
@@ -344,5 +404,5 @@ def frontier_values(
                 continue
             low, high = _ends(bits[COST_RANKS], bits[REWARD_RANKS], space.top)
             vertices = _vertices(space, chunk, low, high)
-            _interpolate(space.values[chunk], vertices, betas, v_r[n], v_c[n])
+            _interpolate(vertices, betas, space.edges[chunk], v_r[n], v_c[n])
     return usable

@@ -47,9 +47,7 @@ class Frontier:
 
     costs: FloatArray  # [K], strictly increasing
     rewards: FloatArray  # [K], strictly increasing, strictly concave in costs
-    index: IntArray | None = (
-        None  # [K], position of each vertex among the points; None if there were none
-    )
+    index: IntArray | None = None  # [K], positions among the points; None if there were none
 
     def __post_init__(self) -> None:
         """Checks the vertices and makes them read-only."""
@@ -163,8 +161,7 @@ def hull_mixture(frontier: Frontier, beta: float) -> Mixture:
 
     Paper: Algorithm 3, lines 4 to 8, which is the greedy policy of Eq. 12 by Proposition 3.
     Differs: below the cheapest vertex that vertex is returned, INFEASIBLE; the last line of the
-    printed
-        algorithm would return the most expensive one.
+        printed algorithm would return the most expensive one.
 
     >>> hull_mixture(upper_frontier([0, 1], [0, 10]), 0.25)
     Mixture(lower=0, upper=1, p_upper=0.25, status=<BudgetStatus.TIGHT: 1>, cost=0.25, reward=2.5)

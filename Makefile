@@ -1,0 +1,54 @@
+# Every target sets up what it needs. `make` alone lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+SETTINGS := pyproject.toml constraints.txt
+WORKERS ?= 2
+
+.PHONY: help demo test check lint types tests coverage test-slow bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp is newer than the settings it was installed from, so nothing is installed twice.
+$(VENV)/installed: $(SETTINGS) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(SETTINGS) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/installed
+
+demo: $(VENV)/installed  ## draw the frontier of a small problem and a mixture on it, into out/
+	$(BIN)/python examples/frontier_of_one_state.py --out out/frontier.png
+
+test: lint types tests coverage  ## all that must pass: lint, types, tests, coverage of the geometry
+
+check: lint types  ## lint and types alone
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+tests: $(VENV)/installed-dev
+	$(BIN)/pytest -q -n $(WORKERS) -m 'not slow'
+
+# Coverage sees inside the kernels only where numba does not compile them.
+coverage: $(VENV)/installed-dev  ## lines and branches of the geometry, kernels included
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q tests/frontier
+	$(BIN)/coverage report --include='src/bmdp/frontier/*' --show-missing --fail-under=100
+
+test-slow: $(VENV)/installed-dev  ## the checks that take longer
+	$(BIN)/pytest -q -n $(WORKERS) -m slow
+
+bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
+	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) out build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
