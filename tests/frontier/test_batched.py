@@ -127,14 +127,21 @@ def test_clustered_costs_are_sorted_too():
 
 @DTYPES
 @pytest.mark.parametrize("depth", [0, 3, 17, 29])
-def test_frontiers_that_bend_evenly_at_all_scales_are_followed_to_any_depth(dtype, depth):
+@pytest.mark.parametrize("n_useless", [0, 300])
+def test_frontiers_that_bend_at_all_scales_are_followed_to_any_depth(dtype, depth, n_useless):
     costs, rewards = geometric(4, 32, seed=9, dtype=dtype)
+    costs = np.pad(costs, ((0, 0), (0, n_useless)), constant_values=1)
+    rewards = np.pad(rewards, ((0, 0), (0, n_useless)), constant_values=-1)
     beta = dtype(1.5 * 0.5 ** (depth + 1))
     mixtures = best_mixtures(costs, rewards, np.full(4, beta))
     rows = np.arange(4)
     assert (costs[rows, mixtures.upper] == 0.5**depth).all()
     assert (costs[rows, mixtures.lower] == 0.5 ** (depth + 1)).all()
     assert (mixtures.p_upper == 0.5).all()
+    largest = dtype(2.0 ** {np.float32: 59, np.float64: 498}[dtype])
+    scaled_up = best_mixtures(costs * largest, rewards * largest, np.full(4, beta * largest))
+    for at_one, at_largest in zip(mixtures[:3], scaled_up[:3], strict=True):
+        assert (at_one == at_largest).all()
 
 
 def test_points_given_twice_are_vertices_once():

@@ -10,9 +10,13 @@ Points of the largest positive height are on the frontier, so they replace an en
 where there are none, the chord is the edge. Points left and right of the chord lie below its line,
 because the frontier is concave: every pass runs over the whole row and needs no mask.
 
+On a frontier that bends by the same factor all along, the furthest point is always next to the same
+end, and a round would pass one vertex. So when one end has moved `PATIENCE` times in a row, the
+chord is turned towards the other end, by factors 2, 2^4, 2^16, 2^60: the points furthest in any
+direction are vertices. When that goes too far nothing is found, and the chord is used again.
+
 `frontier_values` takes one step of that search, drops all points below the two new chords, sorts
-the others by cost and scans them once, keeping the vertices. `best_mixtures` does so too where the
-search makes little progress, as it may on frontiers that bend by the same factor all along.
+the others by cost and scans them once, keeping the vertices.
 
 Each pass is a loop that the compiler turns into vector instructions. It does so for the largest of
 many integers but not of many floats (a NaN would make their order matter), so the largest is sought
@@ -38,22 +42,22 @@ from bmdp.frontier.mixtures import Mixtures
 INFEASIBLE, TIGHT, SLACK = 0, 1, 2  # BudgetStatus as plain numbers, which the compiler needs
 
 # Rows of a work space. Ranks are integers that order like the values.
-COSTS, REWARDS, COST_RANKS, REWARD_RANKS, HEIGHTS, MORE_HEIGHTS, X, Y = 0, 1, 2, 3, 4, 5, 6, 7
+COSTS, REWARDS, COST_RANKS, REWARD_RANKS, HEIGHTS = 0, 1, 2, 3, 4
+X, Y, SORTED_X, SORTED_Y = 5, 6, 7, 8
 KEYS = COST_RANKS  # which are no longer needed where points are sorted
-N_WORK_ROWS = 8
+N_WORK_ROWS = 9
 
 N_BUCKETS = 256  # values of a digit of the sort
 POSITION = 0xFFFFFFFF  # lower half of an entry of the order being sorted; its key is the upper
 UNSIGNED = np.uint32  # positions of this type spare the compiler the case of negative ones
 SMALL = 48  # points; up to here insertion sort alone is faster
-PATIENCE = 6  # rounds of the bridge search after which no more than an eighth should be left
-MAX_ROUNDS = 12  # of the bridge search; random points take 3, a smooth frontier of 505 points 10
+PATIENCE = 3  # moves in a row of the same end of a chord after which the search turns the chord
 
 
 class WorkSpace(NamedTuple):
     """Memory of the kernels, a part for each chunk of states: none is allocated for a state."""
 
-    values: FloatArray  # [chunks, 8, K]
+    values: FloatArray  # [chunks, 9, K]
     bits: IntArray  # the same memory, read as integers
     order: IntArray  # [chunks, 2, K], points being sorted
     places: IntArray  # [chunks, 2, 256], of each digit of their keys
@@ -123,20 +127,17 @@ def _ends(costs: IntArray, rewards: IntArray, top: Any) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def _heights(values: FloatArray, low: int, high: int, heights: FloatArray) -> None:
-    """Writes the height of every point above the chord from `low` to `high`."""
-    costs, rewards = values[COSTS], values[REWARDS]
-    cost, reward = costs[low], rewards[low]
-    run, rise = costs[high] - cost, rewards[high] - reward
+def _highest(
+    values: FloatArray, bits: IntArray, low: int, high: int, run: Any, rise: Any
+) -> tuple[int, int]:
+    """Leftmost and rightmost of the points furthest above a line through `low`.
+
+    -1, -1 if they are not between `low` and `high`. `run` and `rise` give the line its direction.
+    """
+    costs, rewards, heights = values[COSTS], values[REWARDS], bits[HEIGHTS]
+    cost, reward, to_fill = costs[low], rewards[low], values[HEIGHTS]
     for i in range(costs.shape[0]):
-        heights[i] = (rewards[i] - reward) * run - (costs[i] - cost) * rise
-
-
-@njit(cache=True)
-def _bridge(values: FloatArray, bits: IntArray, low: int, high: int) -> tuple[int, int]:
-    """Leftmost and rightmost of the points furthest above the chord; -1, -1 if none is above."""
-    costs, heights = values[COSTS], bits[HEIGHTS]
-    _heights(values, low, high, values[HEIGHTS])
+        to_fill[i] = (rewards[i] - reward) * run - (costs[i] - cost) * rise
     zero = heights.dtype.type(0)
     highest = zero
     for i in range(heights.shape[0]):
@@ -152,12 +153,33 @@ def _bridge(values: FloatArray, bits: IntArray, low: int, high: int) -> tuple[in
         last = position if position > last else last
     left = right = -1
     for i in range(first, last + 1):  # one point, unless several are equally high
-        if heights[i] == highest and costs[low] < costs[i] < costs[high]:
+        if heights[i] == highest and cost < costs[i] < costs[high]:
             if left < 0 or costs[i] < costs[left]:
                 left = i
             if right < 0 or costs[i] > costs[right]:
                 right = i
     return left, right
+
+
+@njit(cache=True)
+def _mark_above(
+    values: FloatArray, low: int, left: int, right: int, high: int, is_above: IntArray
+) -> None:
+    """Writes 1 for `left`, `right`, and points between `low` and `high` above a chord, else 0.
+
+    The chords go from `low` to `left` and from `right` to `high`.
+    """
+    costs, rewards = values[COSTS], values[REWARDS]
+    x0, y0, x1, y1 = costs[low], rewards[low], costs[right], rewards[right]
+    run0, rise0 = costs[left] - x0, rewards[left] - y0
+    run1, rise1 = costs[high] - x1, rewards[high] - y1
+    dearest = costs[high]
+    for i in range(costs.shape[0]):
+        x, y = costs[i], rewards[i]
+        above0 = (y - y0) * run0 > (x - x0) * rise0
+        above1 = (y - y1) * run1 > (x - x1) * rise1
+        is_above[i] = (above0 | above1) & (x > x0) & (x < dearest)
+    is_above[left] = is_above[right] = 1
 
 
 @njit(cache=True)
@@ -168,15 +190,11 @@ def _gather(values: FloatArray, bits: IntArray, low: int, high: int) -> int:
     if low == high:
         return 1
     n_found = 1
-    left, right = _bridge(values, bits, low, high)
+    run, rise = costs[high] - costs[low], rewards[high] - rewards[low]
+    left, right = _highest(values, bits, low, high, run, rise)
     if left >= 0:
-        above_left, above_right, is_kept = values[HEIGHTS], values[MORE_HEIGHTS], bits[KEYS]
-        _heights(values, low, left, above_left)
-        _heights(values, right, high, above_right)
-        above_left[left] = above_left[right] = 1
-        for i in range(costs.shape[0]):
-            is_above = (above_left[i] > 0) | (above_right[i] > 0)
-            is_kept[i] = is_above & (costs[i] > costs[low]) & (costs[i] < costs[high])
+        is_kept = bits[KEYS]
+        _mark_above(values, low, left, right, high, is_kept)
         for i in range(costs.shape[0]):
             if is_kept[i] != 0:
                 x[n_found], y[n_found] = costs[i], rewards[i]
@@ -246,7 +264,7 @@ def _sort(space: WorkSpace, chunk: int, n_points: int) -> FloatArray:
     else:
         for i in range(n_points):
             order[i] = i
-    sorted_points: FloatArray = values[HEIGHTS : MORE_HEIGHTS + 1, :n_points]
+    sorted_points: FloatArray = values[SORTED_X : SORTED_Y + 1, :n_points]
     _insert(values[X : Y + 1], order, sorted_points)
     return sorted_points
 
@@ -268,7 +286,7 @@ def _scan(x: FloatArray, y: FloatArray) -> int:
     (x0, y0) and (x1, y1) are the last two vertices so far.
     """
     if _is_frontier(x, y):
-        return x.shape[0]
+        return len(x)
     x0, y0, x1, y1 = x[0], y[0], x[0], y[0]
     n_vertices = 1
     for i in range(1, x.shape[0]):
@@ -295,36 +313,30 @@ def _vertices(space: WorkSpace, chunk: int, low: int, high: int) -> FloatArray:
 
 
 @njit(cache=True)
-def _n_between(costs: FloatArray, low: int, high: int) -> int:
-    """Number of points with a cost between those of `low` and `high`."""
-    n_between = np.int32(0)
-    for i in range(costs.shape[0]):
-        n_between += np.int32((costs[i] > costs[low]) & (costs[i] < costs[high]))
-    return int(n_between)
-
-
-@njit(cache=True)
 def _edge(space: WorkSpace, chunk: int, low: int, high: int, beta: Any) -> tuple[int, int]:
     """Ends of the frontier edge over `beta`, between the vertices `low` and `high`."""
-    costs, rewards = space.values[chunk, COSTS], space.values[chunk, REWARDS]
-    for n_rounds in range(MAX_ROUNDS):
-        if n_rounds == PATIENCE and _n_between(costs, low, high) > costs.shape[0] // 8:
-            break
-        left, right = _bridge(space.values[chunk], space.bits[chunk], low, high)
+    values, bits = space.values[chunk], space.bits[chunk]
+    costs, rewards = values[COSTS], values[REWARDS]
+    streak = 0  # moves in a row of the same end: above zero of `high`, below zero of `low`
+    while True:
+        run, rise = costs[high] - costs[low], rewards[high] - rewards[low]
+        is_chord = True
+        if abs(streak) >= PATIENCE:
+            factor = costs.dtype.type(2.0 ** min(4.0 ** (abs(streak) - PATIENCE), 60.0))
+            turned_run, turned_rise = (run, rise * factor) if streak > 0 else (run * factor, rise)
+            if max(turned_run, turned_rise) <= space.limit:
+                run, rise, is_chord = turned_run, turned_rise, False
+        left, right = _highest(values, bits, low, high, run, rise)
         if left < 0:
-            return low, high
-        if costs[right] <= beta:
-            low = right
+            if is_chord:
+                return low, high
+            streak = 0
+        elif costs[right] <= beta:
+            low, streak = right, min(streak, 0) - 1
         elif costs[left] > beta:
-            high = left
+            high, streak = left, max(streak, 0) + 1
         else:
             return left, right
-    x, y = _vertices(space, chunk, low, high)
-    k = 0
-    while x[k + 1] <= beta:
-        k += 1
-    low = _first_pair(costs, rewards, x[k], y[k])
-    return low, _first_pair(costs, rewards, x[k + 1], y[k + 1])
 
 
 @njit(cache=True)
