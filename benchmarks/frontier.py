@@ -145,15 +145,13 @@ def library(job: str) -> Callable[..., Array]:
     return lambda *arguments: np.asarray(frontier_values(*arguments)[0])
 
 
-def seconds_per_state(
-    function: Callable[..., Array], arguments: tuple[Array, ...], repeats: int
-) -> float:
-    """Best of several runs."""
-    best = np.inf
-    for _ in range(repeats):
+def seconds_per_state(function: Callable[..., Array], arguments: tuple[Array, ...]) -> float:
+    """Best of at least three runs that take at least a fifth of a second together."""
+    best, begin, runs = np.inf, time.perf_counter(), 0
+    while runs < 3 or time.perf_counter() - begin < 0.2:
         start = time.perf_counter()
         function(*arguments)
-        best = min(best, time.perf_counter() - start)
+        best, runs = min(best, time.perf_counter() - start), runs + 1
     return best / len(arguments[0])
 
 
@@ -181,7 +179,7 @@ def measure(job: str, shape: str, precision: str, n_points: int, n_states: int) 
     micro = {}
     for threads in (1, 2):
         numba.set_num_threads(min(threads, MAX_THREADS))
-        micro[threads] = 1e6 * seconds_per_state(library(job), (costs, rewards, asked), 5)
+        micro[threads] = 1e6 * seconds_per_state(library(job), (costs, rewards, asked))
     row: dict[str, Any] = {
         "job": job,
         "input": shape,
@@ -194,7 +192,7 @@ def measure(job: str, shape: str, precision: str, n_points: int, n_states: int) 
         reference = loop(frontier, job)
         try:
             error = float(abs(reference(*sample) - library(job)(*sample)).max())
-            reference_us = 1e6 * seconds_per_state(reference, sample, 2)
+            reference_us = 1e6 * seconds_per_state(reference, sample)
         except QhullError:
             row |= {f"{name}_us": None, f"{name}_ratio": None, f"{name}_difference": None}
             continue

@@ -272,10 +272,11 @@ def _sort(space: WorkSpace, chunk: int, n_points: int) -> FloatArray:
 @njit(cache=True)
 def _is_frontier(x: FloatArray, y: FloatArray) -> bool:
     """Whether all points are vertices, given by rising cost. The last is the best paid."""
+    x0, x1, x2, y0, y1, y2 = x[:-2], x[1:-1], x[2:], y[:-2], y[1:-1], y[2:]
     n_others = 0
-    for i in range(1, x.shape[0] - 1):
-        rise, line = (y[i] - y[i - 1]) * (x[i + 1] - x[i - 1]), (y[i + 1] - y[i - 1])
-        n_others += 0 if rise > line * (x[i] - x[i - 1]) else 1
+    for i in range(x1.shape[0]):
+        rise, line = (y1[i] - y0[i]) * (x2[i] - x0[i]), (y2[i] - y0[i]) * (x1[i] - x0[i])
+        n_others += 0 if rise > line else 1
     return n_others == 0
 
 
