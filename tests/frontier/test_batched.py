@@ -54,6 +54,19 @@ def test_the_points_named_make_up_the_mixture(dtype):
             assert abs(mixed - expected).max() <= 4 * TOLERANCE[dtype]
 
 
+@DTYPES
+def test_a_budget_on_a_vertex_plays_that_vertex_alone(dtype):
+    costs, rewards, betas = clouds(scaled(20_000), 10, seed=11, dtype=dtype, ties=1)
+    for mixtures in (
+        best_mixtures(costs, rewards, betas),
+        as_arrays(best_mixtures(*as_tensors(costs, rewards, betas))),
+    ):
+        at_vertex = np.take_along_axis(costs, mixtures.lower[:, None], 1)[:, 0] == betas
+        assert at_vertex.any()
+        assert (mixtures.p_upper[at_vertex] == 0).all()
+        assert (mixtures.p_upper < 1).all()
+
+
 def test_of_equal_points_the_lowest_position_is_named():
     costs, rewards = [[1.0, 0.0, 1.0, 0.0]], [[2.0, 1.0, 2.0, 1.0]]
     for mixtures in (

@@ -350,7 +350,7 @@ def _interpolate(
     """
     x, y = vertices[0], vertices[1]
     last, step = np.int32(x.shape[0] - 1), np.int32(1)
-    while step < last:
+    while 2 * step <= last:
         step = np.int32(2 * step)
     edges[:] = 0
     while step > 0:
