@@ -14,13 +14,11 @@ from bmdp.frontier import BudgetStatus
 from bmdp.policies.protocol import (
     BudgetedPolicy,
     Decisions,
+    EpisodeTracker,
     OneStepPolicy,
     Policy,
     Randomness,
     Tracker,
-    Turn,
-    admitted_budgets,
-    ended_episodes,
     episode_streams,
     idle_decisions,
     state_rows,
@@ -118,51 +116,34 @@ class EpisodeCoin(Policy):
         return CoinTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
 
 
-class CoinTracker:
+class CoinTracker(EpisodeTracker):
     """Episodes under an `EpisodeCoin`, tossed at the first decision after a budget is set."""
 
     def __init__(self, coin: EpisodeCoin, budgets: ArrayLike, streams: EpisodeStreams) -> None:
         """Starts one episode for each stream."""
-        self._coin, self._streams, self._step = coin, streams, 0
-        self._ended: BoolArray = np.zeros(len(streams), np.bool_)
-        self._turn = Turn()
-        self._budgets: FloatArray
+        self._coin = coin
         self._status: IntArray
         self._followed: list[tuple[IntArray, Tracker]]
-        self.set_budget(budgets)
-
-    @property
-    def budgets(self) -> FloatArray:
-        """Budgets held now, `[N]`: once the coin has fallen, those of the policy followed."""
-        return self._budgets.copy()
-
-    def decide(self, states: ArrayLike) -> Decisions:
-        """Returns what the policies chosen by the coin do; ended episodes do nothing."""
-        self._turn.decides()
-        rows = state_rows(states, len(self._streams))
-        if not self._followed:
-            self._toss(rows)
-        decision = idle_decisions(self._budgets)
-        for chosen, tracker in self._followed:
-            action, next_budget, _ = tracker.decide(rows[chosen])
-            decision.action[chosen], decision.next_budget[chosen] = action, next_budget
-        decision.status[~self._ended] = self._status[~self._ended]
-        self._budgets, self._step = decision.next_budget.copy(), self._step + 1
-        return decision
-
-    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
-        """Hands what happened on to the policies followed."""
-        self._turn.observes()
-        ended_now = ended_episodes(ended, len(self._streams))
-        paid, rows = np.broadcast_to(costs, ended_now.shape), np.asarray(next_states)
-        for chosen, tracker in self._followed:
-            tracker.observe(paid[chosen], rows[chosen], ended_now[chosen])
-        self._ended = self._ended | ended_now
+        super().__init__(coin.budget_range, budgets, streams)
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Has the coin tossed again at the next decision."""
-        self._budgets = admitted_budgets(budgets, len(self._streams), self._coin.budget_range)
+        super().set_budget(budgets)
         self._followed = []
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        if not self._followed:
+            self._toss(states)
+        decision = idle_decisions(self._budgets)
+        for chosen, tracker in self._followed:
+            action, next_budget, _ = tracker.decide(states[chosen])
+            decision.action[chosen], decision.next_budget[chosen] = action, next_budget
+        decision.status[~self._ended] = self._status[~self._ended]
+        return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        for chosen, tracker in self._followed:
+            tracker.observe(costs[chosen], next_states[chosen], ended[chosen])
 
     def _toss(self, states: NDArray[Any]) -> None:
         """Starts each episode that is going on under one of the two policies."""

@@ -164,14 +164,16 @@ class OneStepPolicy(Policy):
         return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
 
 
-class StepTracker:
-    """Episodes under a policy with a one-step form: hands each budget on to the next decision."""
+class EpisodeTracker(ABC):
+    """What all trackers share: budgets, streams, which episodes ended, and whose turn it is."""
 
-    def __init__(self, policy: OneStepPolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+    def __init__(
+        self, budget_range: tuple[float, float], budgets: ArrayLike, streams: EpisodeStreams
+    ) -> None:
         """Starts one episode for each stream."""
-        self._policy, self._streams, self._step = policy, streams, 0
+        self._budget_range, self._streams, self._step = budget_range, streams, 0
         self._ended: BoolArray = np.zeros(len(streams), np.bool_)
-        self._turn = Turn()
+        self._has_decided = False
         self._budgets: FloatArray
         self.set_budget(budgets)
 
@@ -182,45 +184,49 @@ class StepTracker:
 
     def decide(self, states: ArrayLike) -> Decisions:
         """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""
-        self._turn.decides()
-        rows = state_rows(states, len(self._streams))
-        going = ~self._ended
-        uniforms = self._streams.take(going).uniforms(self._step, self._policy.n_draws)
-        chosen = self._policy.decide_from(rows[going], self._budgets[going], uniforms)
-        decision = idle_decisions(self._budgets)
-        for column, values in zip(decision, chosen, strict=True):
-            column[going] = values
+        if self._has_decided:
+            raise PolicyError("tracker.decide was called twice: call tracker.observe in between.")
+        decision = self._decide(state_rows(states, len(self._streams)))
+        self._has_decided = True
         self._budgets, self._step = decision.next_budget.copy(), self._step + 1
         return decision
 
     def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
-        """Takes note of the episodes that ended; the rest does not matter to a one-step policy."""
-        self._turn.observes()
-        self._ended = self._ended | ended_episodes(ended, len(self._streams))
+        """Takes note of what followed."""
+        if not self._has_decided:
+            raise PolicyError("tracker.observe must follow tracker.decide.")
+        ended_now = ended_episodes(ended, len(self._streams))
+        self._observe(np.broadcast_to(costs, ended_now.shape), np.asarray(next_states), ended_now)
+        self._ended, self._has_decided = self._ended | ended_now, False
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Replaces the budgets held, from the next decision on."""
-        self._budgets = admitted_budgets(budgets, len(self._streams), self._policy.budget_range)
+        self._budgets = admitted_budgets(budgets, len(self._streams), self._budget_range)
+
+    @abstractmethod
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        """Returns what to do at the states."""
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        """Takes note of what followed, where that matters."""
 
 
-class Turn:
-    """Keeps `decide` and `observe` in turn."""
+class StepTracker(EpisodeTracker):
+    """Episodes under a policy with a one-step form: hands each budget on to the next decision."""
 
-    def __init__(self) -> None:
-        """A decision comes first."""
-        self._decided = False
+    def __init__(self, policy: OneStepPolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+        """Starts one episode for each stream."""
+        self._policy = policy
+        super().__init__(policy.budget_range, budgets, streams)
 
-    def decides(self) -> None:
-        """Refuses a second decision without an observation."""
-        if self._decided:
-            raise PolicyError("tracker.decide was called twice: call tracker.observe in between.")
-        self._decided = True
-
-    def observes(self) -> None:
-        """Refuses an observation without a decision."""
-        if not self._decided:
-            raise PolicyError("tracker.observe must follow tracker.decide.")
-        self._decided = False
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        going = ~self._ended
+        uniforms = self._streams.take(going).uniforms(self._step, self._policy.n_draws)
+        chosen = self._policy.decide_from(states[going], self._budgets[going], uniforms)
+        decision = idle_decisions(self._budgets)
+        for column, values in zip(decision, chosen, strict=True):
+            column[going] = values
+        return decision
 
 
 def admitted_budgets(
