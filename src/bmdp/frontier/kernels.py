@@ -41,11 +41,11 @@ from bmdp.frontier.mixtures import Mixtures
 
 INFEASIBLE, TIGHT, SLACK = 0, 1, 2  # BudgetStatus as plain numbers, which the compiler needs
 
-# Rows of a work space. Ranks are integers that order like the values.
+# Rows of a work space. Ranks are integers that order like the values. Rows are used again where
+# points are sorted, so that all of them stay in the processor's nearest cache.
 COSTS, REWARDS, COST_RANKS, REWARD_RANKS, HEIGHTS = 0, 1, 2, 3, 4
-X, Y, SORTED_X, SORTED_Y = 5, 6, 7, 8
-KEYS = COST_RANKS  # which are no longer needed where points are sorted
-N_WORK_ROWS = 9
+KEYS, X, Y, SORTED_X, SORTED_Y = COST_RANKS, REWARD_RANKS, HEIGHTS, COSTS, REWARDS
+N_WORK_ROWS = 5
 
 N_BUCKETS = 256  # values of a digit of the sort
 POSITION = 0xFFFFFFFF  # lower half of an entry of the order being sorted; its key is the upper
@@ -57,7 +57,7 @@ PATIENCE = 3  # moves in a row of the same end of a chord after which the search
 class WorkSpace(NamedTuple):
     """Memory of the kernels, a part for each chunk of states: none is allocated for a state."""
 
-    values: FloatArray  # [chunks, 9, K]
+    values: FloatArray  # [chunks, 5, K]
     bits: IntArray  # the same memory, read as integers
     order: IntArray  # [chunks, 2, K], points being sorted
     places: IntArray  # [chunks, 2, 256], of each digit of their keys
@@ -186,12 +186,12 @@ def _mark_above(
 def _gather(values: FloatArray, bits: IntArray, low: int, high: int) -> int:
     """Gathers `low`, the points above the chords between, and `high`; returns their number."""
     costs, rewards, x, y = values[COSTS], values[REWARDS], values[X], values[Y]
+    run, rise = costs[high] - costs[low], rewards[high] - rewards[low]
+    left, right = _highest(values, bits, low, high, run, rise)
     x[0], y[0] = costs[low], rewards[low]
     if low == high:
         return 1
     n_found = 1
-    run, rise = costs[high] - costs[low], rewards[high] - rewards[low]
-    left, right = _highest(values, bits, low, high, run, rise)
     if left >= 0:
         is_kept = bits[KEYS]
         _mark_above(values, low, left, right, high, is_kept)

@@ -207,8 +207,9 @@ class EpisodeTracker(ABC):
     def _decide(self, states: NDArray[Any]) -> Decisions:
         """Returns what to do at the states."""
 
+    @abstractmethod
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        """Takes note of what followed, where that matters."""
+        """Takes note of what followed."""
 
 
 class StepTracker(EpisodeTracker):
@@ -227,6 +228,9 @@ class StepTracker(EpisodeTracker):
         for column, values in zip(decision, chosen, strict=True):
             column[going] = values
         return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        """Does nothing: what followed does not matter to a one-step policy."""
 
 
 def admitted_budgets(
