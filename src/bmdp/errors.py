@@ -2,9 +2,11 @@
 
     BmdpError
     ├── DataError(ValueError)           arrays or files of the wrong shape, type or content
+    ├── ModelError(ValueError)          a finite model that is none, or that a solver cannot take
     ├── BudgetError(ValueError)         a budget that is no number, or that a policy does not take
     ├── ConfigError(ValueError)         a setting out of its range, or unknown
     ├── PolicyError(RuntimeError)       a policy or a tracker used out of its order or form
+    ├── ConvergenceError(RuntimeError)  a solver that stopped before it was done
     ├── StoreError(OSError)             a folder that cannot be written or is not what it claims
     └── MissingDependency(ImportError)  an extra that is not installed
 
@@ -23,6 +25,10 @@ class DataError(BmdpError, ValueError):
     """Arrays or files of the wrong shape, type or content."""
 
 
+class ModelError(BmdpError, ValueError):
+    """A finite model that is none, or that a solver cannot take."""
+
+
 class BudgetError(BmdpError, ValueError):
     """A budget that is not a number, or that a policy does not take."""
 
@@ -33,6 +39,10 @@ class ConfigError(BmdpError, ValueError):
 
 class PolicyError(BmdpError, RuntimeError):
     """A policy or a tracker used out of its order or form."""
+
+
+class ConvergenceError(BmdpError, RuntimeError):
+    """A solver that stopped before it was done."""
 
 
 class StoreError(BmdpError, OSError):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
 from bmdp.errors import DataError
 from bmdp.frontier import Frontier, best_mixtures, upper_frontier
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
+from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
 from bmdp.policies.stored import storable
 
 QFunction: TypeAlias = Callable[[NDArray[Any]], tuple[FloatArray, FloatArray]]
@@ -79,16 +79,26 @@ class HullPolicy(OneStepPolicy):
 
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Draws from the best mixture at each state."""
-        costs, rewards = self._points(states)
-        mixtures = best_mixtures(costs, rewards, budgets)
+        mixtures = best_mixtures(*self._points(states), budgets)
         point = np.where(uniforms[:, 0] < mixtures.p_upper, mixtures.upper, mixtures.lower)
-        n_budgets = len(self.beta_grid)
-        return Decision(point // n_budgets, self.beta_grid[point % n_budgets], mixtures.status)
+        return Decision(*self._augmented(point), mixtures.status)
+
+    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the two augmented actions of each mixture, and their probabilities."""
+        mixtures = best_mixtures(*self._points(states), budgets)
+        points = np.stack((mixtures.lower, mixtures.upper), axis=1)
+        chances = np.stack((1 - mixtures.p_upper, mixtures.p_upper), axis=1)
+        return Options(*self._augmented(points), chances)
 
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
         costs, rewards = self._points(np.asarray(state)[None])
         return upper_frontier(costs[0], rewards[0])
+
+    def _augmented(self, points: IntArray) -> tuple[IntArray, FloatArray]:
+        """Actions and next budgets of points."""
+        n_budgets = len(self.beta_grid)
+        return points // n_budgets, self.beta_grid[points % n_budgets]
 
     def _points(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Costs and rewards of all augmented actions, `[N, A * B]`."""

@@ -47,6 +47,15 @@ OneDecision: TypeAlias = Decision[int, float, BudgetStatus]
 Decisions: TypeAlias = Decision[IntArray, FloatArray, IntArray]
 """The same three as arrays `[N]`."""
 
+
+class Options(NamedTuple):
+    """What a policy may do at `N` states with their budgets, `J` things at each."""
+
+    action: IntArray  # [N, J]
+    next_budget: FloatArray  # [N, J]
+    probability: FloatArray  # [N, J], rows sum to 1
+
+
 Randomness: TypeAlias = np.random.Generator | EpisodeStreams
 
 

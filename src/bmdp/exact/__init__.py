@@ -1,0 +1,1 @@
+"""Exact solvers for known finite BMDPs and CMDPs."""

@@ -1,0 +1,175 @@
+"""Budgeted value iteration (Algorithm 1): apply T to Q = 0, again and again.
+
+T is no contraction (Theorem 2), so neither that it converges nor what it converges to is guaranteed.
+The result says how it went: all residuals, and whether the last was small enough. Where there is a
+horizon of H steps, H applications give the values exactly, one Q-function for each step to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, read_only
+from bmdp.errors import ConfigError, ConvergenceError
+from bmdp.exact.model import FiniteBMDP
+from bmdp.exact.operators import QTables, checked_grid, distance, optimality_operator, zero_q
+from bmdp.frontier import Frontier
+from bmdp.policies.hull import HullPolicy, TabularQ
+from bmdp.policies.protocol import (
+    Decisions,
+    EpisodeTracker,
+    Policy,
+    Randomness,
+    episode_streams,
+    idle_decisions,
+    state_rows,
+)
+from bmdp.policies.stored import storable
+from bmdp.randomness import EpisodeStreams
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What budgeted value iteration found, and how it went."""
+
+    q_r: FloatArray  # [S, A, B], at the first step
+    q_c: FloatArray  # [S, A, B]
+    beta_grid: FloatArray  # [B]
+    residuals: FloatArray  # [iterations], largest change of a Q-value in each
+    converged: bool
+    stages: QTables | None = None  # [H, S, A, B] each, if there is a horizon
+
+    def policy(self) -> HullPolicy | StagedHullPolicy:
+        """Returns the greedy policy; with a horizon, one that looks at the clock."""
+        if self.stages is not None:
+            return StagedHullPolicy(*self.stages, self.beta_grid)
+        return HullPolicy(TabularQ(self.q_r, self.q_c), self.beta_grid)
+
+    def frontier(self, state: int) -> Frontier:
+        """Returns what the solution promises from a state."""
+        return HullPolicy(TabularQ(self.q_r, self.q_c), self.beta_grid).frontier(state)
+
+    def raise_for_convergence(self) -> None:
+        """Raises if the iteration stopped early.
+
+        Raises:
+            ConvergenceError: with the last residual.
+        """
+        if not self.converged:
+            raise ConvergenceError(
+                "Budgeted value iteration did not converge: residual "
+                f"{self.residuals[-1]:.3g} after {len(self.residuals)} iterations. The operator is "
+                "not a contraction in general (Theorem 2); see Solution.residuals."
+            )
+
+
+def budgeted_value_iteration(
+    model: FiniteBMDP,
+    beta_grid: ArrayLike,
+    *,
+    tol: float = 1e-8,
+    max_iterations: int = 10_000,
+    progress: Callable[[int, float], None] | None = None,
+) -> Solution:
+    """Returns the limit of T^k 0, or where it stopped.
+
+    Args:
+        model: the BMDP.
+        beta_grid: budgets `[B]` that can be held, rising. It should span the costs of all states:
+            see `cost_range`.
+        tol: stops when no Q-value changes by more.
+        max_iterations: stops then, converged or not.
+        progress: called with the number of each iteration and its residual.
+
+    Returns:
+        Solution. With a horizon of H it takes H iterations, and has converged if it could.
+
+    Raises:
+        BudgetError: if the grid does not rise, or is not finite.
+
+    Paper: Algorithm 1; "until convergence" is read as a change of at most `tol` in the sup norm.
+
+    >>> from bmdp.exact.textbook import branches
+    >>> solution = budgeted_value_iteration(branches().model, [0.0, 0.5, 1.0], tol=1e-9)
+    >>> solution.converged, float(solution.frontier(0).reward_at(0.5))
+    (True, 2.75)
+    """
+    grid = checked_grid(beta_grid)
+    if not tol >= 0 or max_iterations < 1:
+        raise ConfigError(
+            "tol must be from 0 on and max_iterations from 1 on; "
+            f"got {tol} and {max_iterations}."
+        )
+    n_steps = max_iterations if model.horizon is None else min(model.horizon, max_iterations)
+    q = zero_q(model, grid)
+    residuals: list[float] = []
+    stages: list[QTables] = []
+    converged = False
+    while len(residuals) < n_steps and not converged:
+        following = optimality_operator(model, q, grid)
+        residuals.append(distance(following, q))
+        q = following
+        if model.horizon is None:
+            converged = residuals[-1] <= tol
+        else:
+            stages.insert(0, q)
+            converged = len(stages) == model.horizon
+        if progress is not None:
+            progress(len(residuals), residuals[-1])
+    by_step = QTables(*(np.stack(t) for t in zip(*stages, strict=True))) if stages else None
+    return Solution(q.q_r, q.q_c, grid, read_only(np.array(residuals)), converged, by_step)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class StagedHullPolicy(Policy):
+    """The greedy policy of one Q-function for each step of an episode. Episode form only."""
+
+    q_r: FloatArray  # [H, S, A, B]
+    q_c: FloatArray  # [H, S, A, B]
+    beta_grid: FloatArray  # [B]
+
+    why_no_one_step_form = "looks at the clock"
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Ends of the grid."""
+        return float(self.beta_grid[0]), float(self.beta_grid[-1])
+
+    def at_step(self, step: int) -> HullPolicy:
+        """Returns what it does at one step; the last, for later ones."""
+        step = min(step, len(self.q_r) - 1)
+        return HullPolicy(TabularQ(self.q_r[step], self.q_c[step]), self.beta_grid)
+
+    def frontier(self, state: int) -> Frontier:
+        """Returns what the policy promises from a state at the first step."""
+        return self.at_step(0).frontier(state)
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StagedTracker:
+        """Starts `N` episodes."""
+        return StagedTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+
+
+class StagedTracker(EpisodeTracker):
+    """Episodes under a `StagedHullPolicy`."""
+
+    def __init__(self, policy: StagedHullPolicy, budgets: ArrayLike, streams: EpisodeStreams):
+        """Starts one episode for each stream."""
+        self._policy = policy
+        super().__init__(policy.budget_range, budgets, streams)
+
+    def _decide(self, states: NDArray[np.integer]) -> Decisions:
+        now, going = self._policy.at_step(self._step), ~self._ended
+        uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
+        decision = idle_decisions(self._budgets)
+        chosen = now.decide_from(states[going], self._budgets[going], uniforms)
+        for column, values in zip(decision, chosen, strict=True):
+            column[going] = values
+        return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[np.integer], ended: BoolArray) -> None:
+        """Does nothing: the clock goes on by itself."""
