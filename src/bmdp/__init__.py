@@ -1,15 +1,18 @@
 """Budgeted Markov decision processes: one policy, any risk budget."""
 
-from bmdp import frontier, policies
+from bmdp import exact, frontier, policies
 from bmdp.errors import (
     BmdpError,
     BudgetError,
     ConfigError,
+    ConvergenceError,
     DataError,
     MissingDependency,
+    ModelError,
     PolicyError,
     StoreError,
 )
+from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 from bmdp.policies import load_policy
 from bmdp.randomness import EpisodeStreams
@@ -21,14 +24,18 @@ __all__ = [
     "BudgetError",
     "BudgetStatus",
     "ConfigError",
+    "ConvergenceError",
     "DataError",
     "EpisodeStreams",
+    "FiniteBMDP",
     "Frontier",
     "MissingDependency",
     "Mixture",
+    "ModelError",
     "PolicyError",
     "StoreError",
     "__version__",
+    "exact",
     "frontier",
     "hull_mixture",
     "load_policy",

@@ -137,5 +137,7 @@ def evaluate_actions(model: FiniteBMDP, chances: FloatArray) -> tuple[FloatArray
         (chances.ravel(), (states, np.arange(n_states * n_actions))),
         shape=(n_states, n_states * n_actions),
     )
-    system = splu(sparse.csc_array(sparse.eye_array(n_states) - model.gamma * (rows @ model.transition)))
+    system = splu(
+        sparse.csc_array(sparse.eye_array(n_states) - model.gamma * (rows @ model.transition))
+    )
     return system.solve(rows @ model.reward.ravel()), system.solve(rows @ model.cost.ravel())

@@ -10,8 +10,8 @@ step, and discounts go into rewards and costs.
 
 It is the slow, independent way to one point of the optimal frontier, and the oracle for the others.
 Programs are lexicographic: most reward within the budget, then least cost; or, where the budget
-cannot be met, least cost, then most reward. The second stage keeps to the optimal face of the first,
-by complementary slackness: variables with a positive reduced cost stay at 0.
+cannot be met, least cost, then most reward. The second stage keeps to the optimal face of the
+first, by complementary slackness: variables with a positive reduced cost stay at 0.
 
 Paper: Eq. 1, one budget at a time.
 """
@@ -99,7 +99,9 @@ def solve_cmdp(model: FiniteBMDP, *, start: int | ArrayLike, budget: float) -> C
     result = _linprog(
         program, -program.reward, A_ub=sparse.csr_array(program.cost[None]), b_ub=[limit]
     )
-    return _answer(model, program, result.x, -float(result.ineqlin.marginals[0]), BudgetStatus.TIGHT)
+    return _answer(
+        model, program, result.x, -float(result.ineqlin.marginals[0]), BudgetStatus.TIGHT
+    )
 
 
 def _program(model: FiniteBMDP, weights: FloatArray) -> _Program:

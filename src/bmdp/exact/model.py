@@ -127,9 +127,10 @@ class FiniteBMDP:
         if weights.ndim == 0:
             if weights.dtype.kind not in "iu" or not 0 <= int(weights) < self.n_states:
                 raise ModelError(
-                    f"start must be a state from 0 to {self.n_states - 1}; got {start}."
+                    f"start must be a state from 0 to {self.n_states - 1}; got {weights}."
                 )
-            return np.eye(1, self.n_states, int(weights))[0]
+            one_hot: FloatArray = np.eye(1, self.n_states, int(weights))[0]
+            return one_hot
         distribution = real_array("start", weights).astype(np.float64)
         if distribution.shape != (self.n_states,):
             raise ModelError(

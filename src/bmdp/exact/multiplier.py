@@ -78,9 +78,7 @@ def cost_range(model: FiniteBMDP) -> tuple[float, float]:
     return float(cheapest_policy(model).v_c.min()), float(best_paid_policy(model).v_c.max())
 
 
-def optimal_frontier(
-    model: FiniteBMDP, *, start: int | ArrayLike, tol: float = 1e-9
-) -> Frontier:
+def optimal_frontier(model: FiniteBMDP, *, start: int | ArrayLike, tol: float = 1e-9) -> Frontier:
     """Returns the frontier of all policies, those that look back included, from a start.
 
     Args:
@@ -167,10 +165,7 @@ def _backward(
     for step in reversed(range(model.horizon)):
         q_r = model.reward + model.gamma * model.expected_next(v_r)
         q_c = model.cost + model.cost_gamma * model.expected_next(v_c)
-        q = (
-            reward_weight * model.gamma**step * q_r
-            - cost_weight * model.cost_gamma**step * q_c
-        )
+        q = reward_weight * model.gamma**step * q_r - cost_weight * model.cost_gamma**step * q_c
         slack = _TIE * (abs(q).max() + np.finfo(np.float64).tiny)
         if allowed is not None:
             q = np.where(allowed[step], q, -np.inf)

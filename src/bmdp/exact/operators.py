@@ -1,9 +1,9 @@
 """The two Bellman operators of budgeted Q-functions, on tables.
 
 A budgeted Q-function has a reward and a cost, each a table `[S, A, B]`: entry (s, a, b) is what
-playing a at s and then holding budget `beta_grid[b]` promises. It does not depend on the budget held
-at s, so the points of all actions and next budgets at a state have one frontier, which serves every
-budget.
+playing a at s and then holding budget `beta_grid[b]` promises. It does not depend on the budget
+held at s, so the points of all actions and next budgets at a state have one frontier, which serves
+every budget.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def checked_grid(beta_grid: ArrayLike) -> FloatArray:
     if len(steps):
         i = int(steps[0]) + 1
         raise BudgetError(
-            f"beta_grid must be strictly increasing; got {grid[i]:g} after {grid[i - 1]:g} at [{i}]."
+            "beta_grid must be strictly increasing; "
+            f"got {grid[i]:g} after {grid[i - 1]:g} at [{i}]."
         )
     return grid
 
@@ -61,8 +62,8 @@ def greedy_values(
 
     Paper: the sum over a' in Eq. 11, with the greedy policy of Eq. 12 as Algorithm 3 finds it.
     """
-    points = (t.reshape(model.n_states, -1) for t in (q.q_c, q.q_r))
-    return frontier_values(*points, beta_grid)
+    costs, rewards = (t.reshape(model.n_states, -1) for t in (q.q_c, q.q_r))
+    return frontier_values(costs, rewards, beta_grid)
 
 
 def backup(model: FiniteBMDP, v_r: FloatArray, v_c: FloatArray) -> QTables:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError
 from bmdp.exact.model import FiniteBMDP
+from bmdp.exact.operators import QTables
 from bmdp.frontier import Frontier, upper_frontier
 
 
@@ -52,9 +53,10 @@ def decision(
 def branches(payoffs: Sequence[float] = (10.0, 1.0)) -> TextbookProblem:
     """Chance leads to one of n branches, where a risk of cost 1 may be taken for its payoff.
 
-    The best policy takes risks where they pay most: k of n branches cost k/n on average. The paper's
-    operator has to hand the same budget to all branches, because it does so before chance moves: with
-    beta it gets beta times the mean payoff. With payoffs (10, 1) and beta 1/2 that is 2.75 against 5.
+    The best policy takes risks where they pay most: k of n branches cost k/n on average. The
+    paper's operator has to hand the same budget to all branches, because it does so before chance
+    moves: with beta it gets beta times the mean payoff. With payoffs (10, 1) and beta 1/2 that is
+    2.75 against 5.
 
     >>> branches().frontier.reward_at(0.5)
     5.0
@@ -173,9 +175,10 @@ def payments(horizon: int = 4, gamma: float = 0.9, cost_gamma: float = 0.5) -> T
 
 
 def steep(epsilon: float = 0.01, gamma: float = 0.9) -> TextbookProblem:
-    """A step, then a choice: nothing, or 1/gamma for a cost of epsilon. T expands by 1/epsilon here.
+    """A step, then a choice: nothing, or 1/gamma for a cost of epsilon.
 
-    Paper: the counter-example in the proof of Theorem 2 (`steep_pair` gives its two Q-functions).
+    Paper: the counter-example in the proof of Theorem 2. T expands the distance of its two
+        Q-functions, given by `steep_pair`, by 1/epsilon.
 
     >>> steep(0.5).frontier.rewards.tolist(), steep(0.5).frontier.costs.tolist()
     ([0.0, 1.0], [0.0, 0.45])
@@ -190,6 +193,39 @@ def steep(epsilon: float = 0.01, gamma: float = 0.9) -> TextbookProblem:
         terminal=np.array([False, False, True]),
     )
     return TextbookProblem(model, 0, Frontier(np.array([0.0, gamma * epsilon]), np.array([0, 1.0])))
+
+
+def steep_pair(model: FiniteBMDP, n_budgets: int, epsilon: float) -> tuple[QTables, QTables]:
+    """Two Q-functions at distance epsilon, whose images under T are 1 apart at budget epsilon.
+
+    Paper: Q^1 and Q^2 of the proof of Theorem 2.
+    """
+    gain = np.array([0.0] + [1 / model.gamma] * (model.n_actions - 1))
+    cost = np.array([0.0] + [epsilon] * (model.n_actions - 1))
+    return _same_everywhere(model, n_budgets, gain, cost), _same_everywhere(
+        model, n_budgets, gain, cost + epsilon
+    )
+
+
+def kinked_pair(model: FiniteBMDP, n_budgets: int, delta: float) -> tuple[QTables, QTables]:
+    """Two Q-functions at distance 2 delta, flat in cost, whose images under T are gamma apart.
+
+    One loses delta by paying 1, the other gains delta: with budget 1 the one stays at cost 0 and
+    the other pays. Both are delta-Lipschitz in the sense of Remark 2, which they contradict.
+    """
+    ones = np.ones(model.n_actions)
+    cost = np.array([0.0] + [1.0] * (model.n_actions - 1))
+    return _same_everywhere(model, n_budgets, ones - delta * cost, cost), _same_everywhere(
+        model, n_budgets, ones + delta * cost, cost
+    )
+
+
+def _same_everywhere(
+    model: FiniteBMDP, n_budgets: int, rewards: FloatArray, costs: FloatArray
+) -> QTables:
+    """The Q-function with the same points `[A]` at all states and for all next budgets."""
+    shape = (*model.shape, n_budgets)
+    return QTables(*(np.broadcast_to(t[None, :, None], shape).copy() for t in (rewards, costs)))
 
 
 PROBLEMS: dict[str, Callable[[], TextbookProblem]] = {
@@ -232,7 +268,7 @@ def garnet(
 
 
 def sparse_garnet(
-    next_states: FloatArray, shape: tuple[int, int], *, gamma: float, rng: np.random.Generator
+    next_states: IntArray, shape: tuple[int, int], *, gamma: float, rng: np.random.Generator
 ) -> FiniteBMDP:
     """Returns a random model with the given successors `[S*A, n]`, as `garnet` does."""
     n_rows, n_successors = next_states.shape

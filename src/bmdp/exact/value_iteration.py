@@ -1,8 +1,9 @@
 """Budgeted value iteration (Algorithm 1): apply T to Q = 0, again and again.
 
-T is no contraction (Theorem 2), so neither that it converges nor what it converges to is guaranteed.
-The result says how it went: all residuals, and whether the last was small enough. Where there is a
-horizon of H steps, H applications give the values exactly, one Q-function for each step to go.
+T is no contraction (Theorem 2), so neither that it converges nor what it converges to is
+guaranteed. The result says how it went: all residuals, and whether the last was small enough. Where
+there is a horizon of H steps, H applications give the values exactly, one Q-function for each step
+to go.
 """
 
 from __future__ import annotations
@@ -101,8 +102,7 @@ def budgeted_value_iteration(
     grid = checked_grid(beta_grid)
     if not tol >= 0 or max_iterations < 1:
         raise ConfigError(
-            "tol must be from 0 on and max_iterations from 1 on; "
-            f"got {tol} and {max_iterations}."
+            f"tol must be from 0 on and max_iterations from 1 on; got {tol} and {max_iterations}."
         )
     n_steps = max_iterations if model.horizon is None else min(model.horizon, max_iterations)
     q = zero_q(model, grid)
@@ -171,5 +171,7 @@ class StagedTracker(EpisodeTracker):
             column[going] = values
         return decision
 
-    def _observe(self, costs: FloatArray, next_states: NDArray[np.integer], ended: BoolArray) -> None:
+    def _observe(
+        self, costs: FloatArray, next_states: NDArray[np.integer], ended: BoolArray
+    ) -> None:
         """Does nothing: the clock goes on by itself."""

@@ -1,0 +1,179 @@
+"""The policy that follows optimal frontiers, with a budget for every next state.
+
+A vertex of a state's frontier is an action and a number of edges of its Minkowski sum, the steepest
+ones. They belong to the frontiers of next states, and tell which vertex of each of them is meant:
+its cost is the budget to hold there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.errors import PolicyError
+from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
+from bmdp.frontier import Frontier, hull_mixture, upper_frontier
+from bmdp.policies.protocol import (
+    Decisions,
+    EpisodeTracker,
+    Policy,
+    Randomness,
+    episode_streams,
+    idle_decisions,
+    state_rows,
+)
+from bmdp.policies.stored import storable
+from bmdp.randomness import EpisodeStreams
+
+
+class Plan(NamedTuple):
+    """What can be done at a state: the vertices of its frontier, and what each one means."""
+
+    frontier: Frontier
+    action: IntArray  # [V]
+    next_states: tuple[IntArray, ...]  # of each vertex, those that may follow
+    next_budgets: tuple[FloatArray, ...]  # of each vertex, the budget of each of them
+    expected_budget: FloatArray  # [V]
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class AllocationPolicy(Policy):
+    """Follows the frontiers of all states: the next budget depends on the next state.
+
+    After the first decision every budget is a vertex of the next state's frontier, so chance is
+    needed only once, unless the dial is moved. Episode form only.
+    """
+
+    row_start: IntArray  # [S * A + 1], the model as in `Dynamics`
+    next_state: IntArray
+    probability: FloatArray
+    reward: FloatArray  # [S, A]
+    cost: FloatArray  # [S, A]
+    gamma: float
+    cost_gamma: float
+    first: IntArray  # [stages, S + 1], as in `Frontiers`
+    stage_start: IntArray  # [stages + 1], where the vertices of each stage begin
+    vertex_cost: FloatArray
+    vertex_reward: FloatArray
+
+    why_no_one_step_form = "chooses the next budget when it sees the next state"
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """From 0, or the least cost of a state if that is negative, to the largest cost."""
+        costs = self.vertex_cost[: self.stage_start[1]]
+        return min(0.0, float(costs.min())), max(0.0, float(costs.max()))
+
+    @property
+    def n_steps(self) -> int | None:
+        """Number of steps after which nothing more is planned; None without a horizon."""
+        return None if len(self.first) == 1 else len(self.first) - 1
+
+    def frontiers(self, step: int) -> Frontiers:
+        """Returns the frontiers of all states at one step."""
+        stage = min(step, len(self.first) - 1)
+        mine = slice(self.stage_start[stage], self.stage_start[stage + 1])
+        return Frontiers(self.first[stage], self.vertex_cost[mine], self.vertex_reward[mine])
+
+    def frontier(self, state: int) -> Frontier:
+        """Returns what can be had from a state at the first step."""
+        return self.plan(state, 0).frontier
+
+    def plan(self, state: int, step: int) -> Plan:
+        """Returns the vertices of a state's frontier, with their actions and next budgets."""
+        following = self.frontiers(step + 1)
+        dynamics = Dynamics(*(getattr(self, name) for name in Dynamics._fields))
+        n_actions = self.reward.shape[1]
+        rows = range(state * n_actions, (state + 1) * n_actions)
+        sums = [
+            sum_row(following, dynamics, row, self.cost[state, a], self.reward[state, a])
+            for a, row in enumerate(rows)
+        ]
+        owner = np.concatenate([np.full(len(x), a) for a, (x, _) in enumerate(sums)])
+        place = np.concatenate([np.arange(len(x)) for x, _ in sums])
+        frontier = upper_frontier(*(np.concatenate(t) for t in zip(*sums, strict=True)))
+        assert frontier.index is not None
+        handed = [
+            _handed_out(following, dynamics, rows[owner[i]], int(place[i])) for i in frontier.index
+        ]
+        return Plan(
+            frontier,
+            owner[frontier.index],
+            tuple(states for states, _, _ in handed),
+            tuple(budgets for _, budgets, _ in handed),
+            np.array([float(chances @ budgets) for _, budgets, chances in handed]),
+        )
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> AllocationTracker:
+        """Starts `N` episodes."""
+        return AllocationTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+
+
+def _handed_out(
+    following: Frontiers, dynamics: Dynamics, row: int, n_edges: int
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Next states, their budgets and chances, if the first edges of a row's sum are taken."""
+    entries = slice(dynamics.row_start[row], dynamics.row_start[row + 1])
+    states, chances = dynamics.next_state[entries], dynamics.probability[entries]
+    firsts = following.first[states]
+    counts = following.first[states + 1] - firsts - 1
+    owner = np.repeat(np.arange(len(states)), counts)
+    before = np.cumsum(counts) - counts
+    low = firsts[owner] + np.arange(len(owner)) - before[owner]
+    x_scale, y_scale = (g * chances[owner] for g in (dynamics.cost_gamma, dynamics.gamma))
+    run = x_scale * (following.costs[low + 1] - following.costs[low])
+    rise = y_scale * (following.rewards[low + 1] - following.rewards[low])
+    taken = owner[steepest_first(rise, run)[:n_edges]]
+    vertices = firsts + np.bincount(taken, minlength=len(states))
+    return states, following.costs[vertices], chances
+
+
+class AllocationTracker(EpisodeTracker):
+    """Episodes under an `AllocationPolicy`."""
+
+    def __init__(
+        self, policy: AllocationPolicy, budgets: ArrayLike, streams: EpisodeStreams
+    ) -> None:
+        """Starts one episode for each stream."""
+        self._policy = policy
+        self._plans: dict[tuple[int, int], Plan] = {}
+        self._chosen: list[tuple[Plan, int] | None] = [None] * len(streams)
+        super().__init__(policy.budget_range, budgets, streams)
+
+    def _plan(self, state: int) -> Plan:
+        step = self._step if self._policy.n_steps is not None else 0
+        if (step, state) not in self._plans:
+            self._plans[step, state] = self._policy.plan(state, step)
+        return self._plans[step, state]
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        decision = idle_decisions(self._budgets)
+        uniforms = self._streams.uniforms(self._step, 1)[:, 0]
+        self._chosen = [None] * len(states)
+        for i in np.flatnonzero(~self._ended):
+            plan = self._plan(int(states[i]))
+            mixture = hull_mixture(plan.frontier, float(self._budgets[i]))
+            vertex = mixture.upper if uniforms[i] < mixture.p_upper else mixture.lower
+            self._chosen[i] = plan, vertex
+            decision.action[i] = plan.action[vertex]
+            decision.next_budget[i] = plan.expected_budget[vertex]
+            decision.status[i] = mixture.status
+        return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        for i, chosen in enumerate(self._chosen):
+            if chosen is None or ended[i]:
+                continue
+            plan, vertex = chosen
+            place = np.flatnonzero(plan.next_states[vertex] == next_states[i])
+            if len(place) == 0:
+                raise PolicyError(
+                    f"state {next_states[i]} cannot follow in episode {i}: "
+                    "the model gives it no probability."
+                )
+            self._budgets[i] = plan.next_budgets[vertex][place[0]]
