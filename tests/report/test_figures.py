@@ -1,6 +1,7 @@
 import pytest
 
-from bmdp.report.figures import frontier_figure
+from bmdp.frontier import hull_mixture, upper_frontier
+from bmdp.report.figures import curve_figure, frontier_figure
 
 COSTS, REWARDS = [0.0, 1.0, 2.0, 1.5], [0.0, 3.0, 4.0, 1.0]
 
@@ -36,3 +37,31 @@ def test_the_mixture_is_drawn_at_its_expected_cost_and_reward(beta, name, at):
     lines = drawn(frontier_figure(COSTS, REWARDS, beta=beta))
     assert lines[name] == [at]
     assert [x for x, _ in lines[f"budget {beta:g}"]] == [beta, beta]
+
+
+def outcomes(*budgets):
+    frontier = upper_frontier(COSTS, REWARDS)
+    return {beta: hull_mixture(frontier, beta) for beta in budgets}
+
+
+def test_a_curve_has_its_frontier_and_a_marker_for_each_budget_by_status():
+    lines = drawn(curve_figure(upper_frontier(COSTS, REWARDS), outcomes(-1.0, 0.5, 1.5, 3.0)))
+    assert lines["frontier"] == [[0.0, 0.0], [1.0, 3.0], [2.0, 4.0]]
+    assert lines["infeasible budgets"] == [[0.0, 0.0]]
+    assert lines["tight budgets"] == [[0.5, 1.5], [1.5, 3.5]]
+    assert lines["slack budgets"] == [[2.0, 4.0]]
+
+
+def test_a_budget_that_is_not_spent_exactly_is_joined_to_its_marker():
+    lines = drawn(curve_figure(None, outcomes(-1.0, 0.5, 3.0)))
+    assert lines["_budget -1"] == [[0.0, 0.0], [-1.0, 0.0]]
+    assert lines["_budget 3"] == [[2.0, 4.0], [3.0, 4.0]]
+    assert "_budget 0.5" not in lines
+
+
+def test_without_a_frontier_the_budgets_alone_are_drawn_and_named():
+    figure = curve_figure(None, outcomes(0.5))
+    assert drawn(figure) == {"tight budgets": [[0.5, 1.5]]}
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["tight budgets"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("expected cost", "expected reward")

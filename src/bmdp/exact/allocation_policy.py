@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
-from bmdp.frontier import Frontier, hull_mixture, upper_frontier
+from bmdp.frontier import BudgetStatus, Frontier, best_mixtures, upper_frontier
 from bmdp.policies.protocol import (
     Decisions,
     EpisodeTracker,
@@ -142,7 +142,7 @@ class AllocationTracker(EpisodeTracker):
         """Starts one episode for each stream."""
         self._policy = policy
         self._plans: dict[tuple[int, int], Plan] = {}
-        self._chosen: list[tuple[Plan, int] | None] = [None] * len(streams)
+        self._chosen: list[tuple[Plan, int, IntArray]]  # vertex of a plan, and who plays it
         super().__init__(policy.budget_range, budgets, streams)
 
     def _plan(self, state: int) -> Plan:
@@ -154,26 +154,33 @@ class AllocationTracker(EpisodeTracker):
     def _decide(self, states: NDArray[Any]) -> Decisions:
         decision = idle_decisions(self._budgets)
         uniforms = self._streams.uniforms(self._step, 1)[:, 0]
-        self._chosen = [None] * len(states)
-        for i in np.flatnonzero(~self._ended):
-            plan = self._plan(int(states[i]))
-            mixture = hull_mixture(plan.frontier, float(self._budgets[i]))
-            vertex = mixture.upper if uniforms[i] < mixture.p_upper else mixture.lower
-            self._chosen[i] = plan, vertex
-            decision.action[i] = plan.action[vertex]
-            decision.next_budget[i] = plan.expected_budget[vertex]
-            decision.status[i] = mixture.status
+        going = ~self._ended
+        self._chosen = []
+        for state in np.unique(states[going]):
+            rows = np.flatnonzero(going & (states == state))
+            plan = self._plan(int(state))
+            shape = (len(rows), len(plan.frontier))
+            costs = np.broadcast_to(plan.frontier.costs, shape)
+            rewards = np.broadcast_to(plan.frontier.rewards, shape)
+            held = np.minimum(self._budgets[rows], self._budget_range[1])
+            mixtures = best_mixtures(costs, rewards, held)
+            vertex = np.where(uniforms[rows] < mixtures.p_upper, mixtures.upper, mixtures.lower)
+            above = self._budgets[rows] > self._budget_range[1]
+            decision.action[rows] = plan.action[vertex]
+            decision.next_budget[rows] = plan.expected_budget[vertex]
+            decision.status[rows] = np.where(above, np.int8(BudgetStatus.SLACK), mixtures.status)
+            self._chosen += [(plan, int(v), rows[vertex == v]) for v in np.unique(vertex)]
         return decision
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        for i, chosen in enumerate(self._chosen):
-            if chosen is None or ended[i]:
-                continue
-            plan, vertex = chosen
-            place = np.flatnonzero(plan.next_states[vertex] == next_states[i])
-            if len(place) == 0:
+        for plan, vertex, players in self._chosen:
+            rows = players[~ended[players]]
+            is_next = plan.next_states[vertex] == next_states[rows][:, None]
+            lost = np.flatnonzero(~is_next.any(axis=1))
+            if len(lost):
+                row = int(rows[lost[0]])
                 raise PolicyError(
-                    f"state {next_states[i]} cannot follow in episode {i}: "
+                    f"state {next_states[row]} cannot follow in episode {row}: "
                     "the model gives it no probability."
                 )
-            self._budgets[i] = plan.next_budgets[vertex][place[0]]
+            self._budgets[rows] = plan.next_budgets[vertex][is_next.argmax(axis=1)]

@@ -158,7 +158,7 @@ def _fill(
 
 
 @njit(cache=True)
-def _excess(x: FloatArray, y: FloatArray, other_x: FloatArray, other_y: FloatArray) -> float:
+def _excess(x: FloatArray, y: FloatArray, other_x: FloatArray, other_y: FloatArray) -> Any:
     """Largest distance of two frontiers of one state at the slopes of the first."""
     k, furthest = 0, max(abs(y[-1] - other_y[-1]), abs(x[0] - other_x[0]))
     for i in range(x.shape[0] - 1):

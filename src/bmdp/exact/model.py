@@ -183,7 +183,7 @@ class FiniteBMDP:
             ModelError: if what it holds is no model.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 if str(file["format"]) != _FORMAT:
                     raise StoreError(f"{path} has format {file['format']}, not {_FORMAT}.")
                 reward = file["reward"]

@@ -5,15 +5,21 @@ They are built without pyplot, so that no global state is touched and no screen 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from bmdp.frontier import BudgetStatus, hull_mixture, upper_frontier
+from bmdp.exact import CMDPSolution
+from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 
 POINTS, FRONTIER, CHOSEN = "0.6", "tab:blue", "tab:red"
+MARKERS = {  # the last is drawn on top
+    BudgetStatus.TIGHT: ("o", CHOSEN),
+    BudgetStatus.SLACK: ("s", CHOSEN),
+    BudgetStatus.INFEASIBLE: ("x", "black"),
+}
 
 
 def frontier_figure(
@@ -51,5 +57,36 @@ def frontier_figure(
         share = f", {mixture.p_upper:.0%} upper" if mixture.status is BudgetStatus.TIGHT else ""
         name = f"mixture ({mixture.status.name.lower()}{share})"
         axes.plot(mixture.cost, mixture.reward, "*", color=CHOSEN, markersize=16, label=name)
+    axes.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def curve_figure(
+    frontier: Frontier | None, outcomes: Mapping[float, Mixture | CMDPSolution]
+) -> Figure:
+    """Returns a picture of a frontier and of what some budgets buy on it.
+
+    Each budget is a marker at its expected cost and reward, one shape for each status. Where a
+    budget is not spent exactly, a dotted line leads from the marker to the budget.
+
+    Args:
+        frontier: what can be had from the start; None draws the budgets alone.
+        outcomes: what each budget buys.
+    """
+    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel("expected cost")
+    axes.set_ylabel("expected reward")
+    if frontier is not None:
+        axes.plot(frontier.costs, frontier.rewards, ".-", color=FRONTIER, label="frontier")
+    for budget, bought in outcomes.items():
+        if bought.status is not BudgetStatus.TIGHT:
+            ends = [bought.cost, budget], [bought.reward, bought.reward]
+            axes.plot(*ends, color=CHOSEN, linestyle=":", linewidth=1, label=f"_budget {budget:g}")
+    for status, (marker, colour) in MARKERS.items():
+        points = [(o.cost, o.reward) for o in outcomes.values() if o.status is status]
+        if points:
+            name = f"{status.name.lower()} budgets"
+            axes.plot(*np.transpose(points), marker, color=colour, label=name)
     axes.legend(loc="lower right", fontsize=8)
     return figure

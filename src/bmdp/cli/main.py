@@ -1,0 +1,59 @@
+"""The `bmdp` command: its verbs, and how errors end it.
+
+Exit codes: 0 fine; 1 an error of the user's, told in one line; 2 bad usage. Errors that nobody
+expected keep their traceback.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bmdp import BmdpError, __version__
+from bmdp.cli.solve import solve
+
+
+class Verbs(TyperGroup):
+    """Runs a verb, and tells errors of the library in one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the verb that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except BmdpError as error:
+            typer.echo("error: " + " ".join(str(error).split()), err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"bmdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def bmdp(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Budgeted Markov decision processes: one policy, any risk budget."""
+
+
+app.command()(solve)
+
+
+def main() -> None:
+    """Runs the command line."""
+    app(prog_name="bmdp")
