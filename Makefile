@@ -25,7 +25,7 @@ $(VENV)/installed-dev: $(SETTINGS) | $(BIN)/python
 demo: $(VENV)/installed  ## draw the frontier of a small problem and a mixture on it, into out/
 	$(BIN)/python examples/frontier_of_one_state.py --out out/frontier.png
 
-test: lint types tests coverage  ## all that must pass: lint, types, tests, coverage of the geometry
+test: lint types coverage  ## all that must pass: lint, types, tests, coverage
 
 check: lint types  ## lint and types alone
 
@@ -37,12 +37,15 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 tests: $(VENV)/installed-dev
-	$(BIN)/pytest -q -n $(WORKERS) -m 'not slow'
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n $(WORKERS) -m 'not slow'
 
 # Coverage sees inside the kernels only where numba does not compile them.
-coverage: $(VENV)/installed-dev  ## lines and branches of the geometry, kernels included
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q tests/frontier
-	$(BIN)/coverage report --include='src/bmdp/frontier/*' --show-missing --fail-under=100
+coverage: tests  ## lines and branches: all of the geometry and the exact solvers, 95 % of the rest
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q tests/frontier tests/exact/test_minkowski.py
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='src/bmdp/frontier/*,src/bmdp/exact/*' -m --fail-under=100
+	$(BIN)/coverage report --skip-covered --show-missing --fail-under=95
 
 test-slow: $(VENV)/installed-dev  ## the checks that take longer
 	$(BIN)/pytest -q -n $(WORKERS) -m slow

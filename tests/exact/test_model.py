@@ -166,6 +166,14 @@ def test_foreign_truncated_and_missing_files_are_refused(tmp_path):
     path.write_text("hello")
     with pytest.raises(StoreError, match="not a model file"):
         FiniteBMDP.load(path)
+    with path.open("wb") as file:
+        np.save(file, np.ones(3))
+    with pytest.raises(StoreError, match="a single array"):
+        FiniteBMDP.load(path)
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + bytes(b ^ 0xFF for b in whole[middle:-2000]) + whole[-2000:])
+    with pytest.raises(StoreError, match="not a"):
+        FiniteBMDP.load(path)
     np.savez(path, a=np.ones(3))
     with pytest.raises(StoreError, match="not a whole model file"):
         FiniteBMDP.load(path)

@@ -101,9 +101,7 @@ def test_on_rising_graphs_the_operator_expands_by_no_more_than_one_plus_l(lipsch
 def test_rising_graphs_do_not_stay_so_under_the_operator():
     """Two actions of equal cost and unequal reward leave the set after one application."""
     model, grid = decision(costs=(0.0, 0.0), rewards=(0.0, 1.0)).model, np.array([0.0, 1.0])
-    costs = np.broadcast_to(
-        np.linspace(0, 1, 4).reshape(2, 2), (2, 2, 2)
-    )  # a rising graph, L = 0.1
+    costs = np.broadcast_to([[0.0, 0.3], [0.6, 1.0]], (2, 2, 2))  # a rising graph, L = 0.1
     image = optimality_operator(model, QTables(0.1 * costs, costs), grid)
     assert (image.q_c[0] == 0).all()
     assert image.q_r[0].tolist() == [[0.0, 0.0], [1.0, 1.0]]  # no graph at all

@@ -87,7 +87,7 @@ def solve(  # noqa: PLR0913
         typer.Option(
             metavar="NUMBER|LOW:HIGH:STEP",
             help="Expected cost allowed; may be repeated; a range includes both ends. "
-            "Without: the vertices of the frontier (lp: five budgets from end to end).",
+            "Without: the vertices of the frontier (lp, bvi: five budgets from end to end).",
         ),
     ] = None,
     method: Annotated[
@@ -152,8 +152,7 @@ def _by_optimal(question: Question) -> Answer:
 def _by_lp(question: Question) -> Answer:
     budgets = question.budgets
     if not budgets:
-        costs = optimal_frontier(question.model, start=question.start).costs
-        budgets = np.linspace(costs[0], costs[-1], 5).tolist()
+        budgets = _from_end_to_end(optimal_frontier(question.model, start=question.start))
     return Answer({b: solve_cmdp(question.model, start=question.start, budget=b) for b in budgets})
 
 
@@ -180,7 +179,14 @@ def _by_bvi(question: Question) -> Answer:
     )
     _note("bvi: the paper's operator can stay below the optimum; compare --method optimal")
     frontier = solution.frontier(question.start)
-    return Answer(_mixtures(frontier, question.budgets), frontier, solution.converged)
+    budgets = question.budgets or _from_end_to_end(frontier)
+    return Answer(_mixtures(frontier, budgets), frontier, solution.converged)
+
+
+def _from_end_to_end(frontier: Frontier) -> list[float]:
+    """Five budgets, equally spaced."""
+    ends = frontier.costs[0], frontier.costs[-1]
+    return [float(budget) for budget in np.unique(np.linspace(*ends, 5))]
 
 
 def _mixtures(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Mixture | CMDPSolution]:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -183,7 +184,7 @@ class FiniteBMDP:
             ModelError: if what it holds is no model.
         """
         try:
-            with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            with Path(path).open("rb") as opened, _archive(opened) as file:
                 if str(file["format"]) != _FORMAT:
                     raise StoreError(f"{path} has format {file['format']}, not {_FORMAT}.")
                 reward = file["reward"]
@@ -201,7 +202,7 @@ class FiniteBMDP:
                 )
         except FileNotFoundError as error:
             raise StoreError(f"{path} does not exist.") from error
-        except (OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(
@@ -213,6 +214,14 @@ class FiniteBMDP:
             raise StoreError(
                 f"{path} is not a model file ({error}). Write one with FiniteBMDP.save."
             ) from error
+
+
+def _archive(opened: BinaryIO) -> Any:
+    """Opens an npz file, without pickle."""
+    file = np.load(opened, allow_pickle=False)
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise ValueError("a single array")
+    return file
 
 
 def _stored_rows(rows: tuple[Any, Any, Any], shape: tuple[int, int]) -> sparse.csr_array:

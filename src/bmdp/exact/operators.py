@@ -67,8 +67,12 @@ def greedy_values(
 
 
 def backup(model: FiniteBMDP, v_r: FloatArray, v_c: FloatArray) -> QTables:
-    """Returns R + gamma P V, tables `[S, A, B]`, given values `[S, B]` at the next state."""
-    q_r, q_c = model.expected_next(v_r), model.expected_next(v_c)
+    """Returns R + gamma P V, tables `[S, A, B]`, given values `[S, B]` at the next state.
+
+    Terminal states are worth nothing, whatever is given for them.
+    """
+    live = ~model.terminal[:, None]
+    q_r, q_c = model.expected_next(v_r * live), model.expected_next(v_c * live)
     q_r *= model.gamma
     q_r += model.reward[:, :, None]
     q_c *= model.cost_gamma
