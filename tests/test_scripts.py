@@ -1,17 +1,10 @@
 """Examples and benchmarks are run, the latter at their smallest size."""
 
-import importlib.util
 import json
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+import pytest
 
-
-def script(path):
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from scripts import script
 
 
 def test_frontier_of_one_state_prints_its_table_and_draws(tmp_path, capsys):
@@ -23,6 +16,44 @@ def test_frontier_of_one_state_prints_its_table_and_draws(tmp_path, capsys):
     assert "creep out           0.40    4.20  below" in printed
     assert "budget 0.3 (TIGHT): expected cost 0.300, expected reward 4.750" in printed
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_theory_study_writes_its_records_and_figures(tmp_path, capsys):
+    script("examples/theory.py").main(
+        ["--models", "2", "--budgets", "31", "--out", str(tmp_path / "theory")]
+    )
+    record = json.loads((tmp_path / "theory" / "theory.json").read_text())
+    assert record["two_branches"] == pytest.approx(
+        {"operator": 2.75, "allocation": 5.0, "linear_program": 5.0}
+    )
+    for kind in ("random", "deterministic"):
+        assert record["summary"][kind]["allocation_error"] < 1e-6
+        assert record["summary"][kind]["largest_excess"] < 1e-6
+        assert 0.5 < record["summary"][kind]["share_least"] <= 1.0001
+    assert [row["steep"] * row["size"] for row in record["expansion"]] == pytest.approx([1.0] * 6)
+    assert {p.suffix for p in (tmp_path / "theory").iterdir()} == {".json", ".png"}
+    assert "two branches at budget 0.5" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_on_fifty_random_models_of_each_kind_all_ways_to_the_optimum_agree(tmp_path):
+    study = script("examples/theory.py")
+    study.main(["--models", "50", "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "theory.json").read_text())["summary"]
+    for kind in ("random", "deterministic"):
+        assert found[kind]["models"] == 50
+        assert found[kind]["allocation_error"] < 1e-6
+        assert found[kind]["largest_excess"] < 1e-6
+    assert 0.9 < found["random"]["share_mean"] < 0.98
+    assert found["deterministic"]["share_least"] > 0.99
+
+
+def test_the_operator_benchmark_measures_both_parts(tmp_path):
+    out = tmp_path / "exact.json"
+    script("benchmarks/exact.py").main(["--quick", "--out", str(out)])
+    row = json.loads(out.read_text())["row"]
+    assert (row["states"], row["applications"]) == (100, 3)
+    assert row["ratio_to_parts"] > 0
 
 
 def test_the_frontier_benchmark_agrees_with_its_references(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from bmdp import upper_frontier
 from bmdp.exact.allocation import allocate_budgets
 from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance, sum_row
-from bmdp.exact.textbook import branches, garnet, ladder
+from bmdp.exact.textbook import branches, decision, garnet, ladder
 
 
 def frontiers_of(*states):
@@ -84,6 +84,16 @@ def test_of_equally_cheap_points_the_best_paid_stays():
     model = branches((1.0, 1.0)).model
     now = frontiers_of([(0, 0)], [(0, 0), (1, 3)], [(0, 0), (1, 3)], [(0, 0)])
     assert vertices(backup(now, dynamics_of(model), prune=0.0), 0) == [(0, 0), (1, 3)]
+    for rewards in ([0.0, 1.0, 2.0], [2.0, 1.0, 0.0]):
+        model = decision(costs=[0.5] * 3, rewards=rewards).model
+        now = frontiers_of([(0, 0)], [(0, 0)])
+        assert vertices(backup(now, dynamics_of(model), prune=0.0), 0) == [(0.5, 2.0)]
+
+
+def test_costs_that_differ_by_rounding_are_equal():
+    model = decision(costs=[0.0, 1e-16, 1.0], rewards=[1.0, 2.0, 3.0]).model
+    now = frontiers_of([(0, 0)], [(0, 0)])
+    assert vertices(backup(now, dynamics_of(model), prune=0.0), 0) == [(1e-16, 2.0), (1.0, 3.0)]
 
 
 @pytest.mark.parametrize("loss", [1e-3, 1e-2, 0.1])

@@ -2,14 +2,24 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import OptimizeResult
 
-from bmdp import BudgetError, BudgetStatus, ConfigError, FiniteBMDP, ModelError, upper_frontier
+from bmdp import (
+    BudgetError,
+    BudgetStatus,
+    ConfigError,
+    ConvergenceError,
+    FiniteBMDP,
+    ModelError,
+    upper_frontier,
+)
 from bmdp.exact import (
     allocate_budgets,
     best_paid_policy,
     best_policy,
     cheapest_policy,
     cost_range,
+    linear_program,
     optimal_frontier,
     solve_cmdp,
 )
@@ -165,6 +175,13 @@ def test_a_price_is_a_number_from_zero_on(price):
 def test_a_budget_is_a_finite_number(budget):
     with pytest.raises(BudgetError, match="budget must be a finite number"):
         solve_cmdp(forever().model, start=0, budget=budget)
+
+
+def test_a_program_that_is_not_solved_is_said(monkeypatch):
+    failed = OptimizeResult(status=4, message="numerical difficulties")
+    monkeypatch.setattr(linear_program, "linprog", lambda *_, **__: failed)
+    with pytest.raises(ConvergenceError, match="not solved: numerical difficulties"):
+        solve_cmdp(forever().model, start=0, budget=0.0)
 
 
 def test_a_start_out_of_range_is_refused_by_all():

@@ -7,9 +7,9 @@ from scipy import sparse
 from bmdp.exact import budgeted_value_iteration, cost_range, optimal_frontier, solve_cmdp
 from bmdp.exact.operators import QTables, distance, expectation_operator, optimality_operator
 from bmdp.exact.textbook import decision, forever, garnet, kinked_pair, ladder, steep, steep_pair
-from bmdp.frontier import frontier_values
 from bmdp.policies import HullPolicy, TabularQ
 from oracles.greedy import nested_program
+from scripts import script
 
 GAMMA = 0.8
 
@@ -63,38 +63,13 @@ def test_remark_two_is_false_for_graphs_that_fall(delta):
     assert distance(*images) == pytest.approx(GAMMA)
 
 
-def rising_graphs(rng, lipschitz, n_pairs, n_points, size):
-    """Pairs of graphs `[N, K]` that rise, no steeper than L, and differ by about `size`."""
-    costs = np.sort(rng.random((n_pairs, n_points)) ** rng.choice([1, 4]), axis=1)
-    slopes = lipschitz * np.maximum(
-        rng.random((n_pairs, n_points)) ** rng.choice([0.1, 1, 8]), 1e-3
-    )
-    rewards = np.cumsum(np.diff(costs, axis=1, prepend=0) * slopes, axis=1)
-    other_costs = np.sort(costs + size * rng.uniform(-1, 1, costs.shape), axis=1)
-    other_rewards = rewards + size * rng.uniform(-1, 1, costs.shape)
-    for k in range(1, n_points):  # back to a graph that rises, no steeper than L
-        step = other_costs[:, k] - other_costs[:, k - 1]
-        low, high = (other_rewards[:, k - 1] + s * step for s in (1e-3 * lipschitz, lipschitz))
-        other_rewards[:, k] = np.clip(other_rewards[:, k], low, high)
-    return costs, rewards, other_costs, other_rewards
-
-
 @pytest.mark.parametrize("lipschitz", [0.01, 0.2, 1.0, 5.0])
 @pytest.mark.parametrize("size", [1e-3, 0.05, 0.5])
 def test_on_rising_graphs_the_operator_expands_by_no_more_than_one_plus_l(lipschitz, size):
     """Remark 2 where it may hold: budgets below, within and above both graphs included."""
     rng = np.random.default_rng(int(1000 * lipschitz + 7 * size))
-    budgets = np.linspace(-0.5, 2, 61)
-    largest = 0.0
-    for _ in range(20):
-        c1, r1, c2, r2 = rising_graphs(rng, lipschitz, 400, int(rng.integers(2, 9)), size)
-        apart = np.maximum(abs(c1 - c2), abs(r1 - r2)).max(axis=1)
-        (v1_r, v1_c), (v2_r, v2_c) = (
-            frontier_values(c1, r1, budgets),
-            frontier_values(c2, r2, budgets),
-        )
-        image = np.maximum(abs(v1_r - v2_r), abs(v1_c - v2_c)).max(axis=1)
-        largest = max(largest, (image / apart).max())
+    study = script("examples/theory.py")
+    largest = study.largest_expansion(rng, lipschitz, size, n_rounds=20)
     assert 0.5 <= largest <= (1 + lipschitz) * (1 + 1e-9)
 
 

@@ -15,6 +15,8 @@ from numba import njit, prange
 
 from bmdp.arrays import FloatArray, IntArray
 
+ROUNDING = 1e-12  # of a cost, relative to the largest
+
 
 class Frontiers(NamedTuple):
     """One frontier for each state, end to end."""
@@ -90,12 +92,17 @@ def sum_row(now: Frontiers, dynamics: Dynamics, row: int, cost: float, reward: f
 
 @njit(cache=True)
 def _scan(x: FloatArray, y: FloatArray) -> int:
-    """Moves the vertices of the upper frontier to the front, given points by rising cost."""
+    """Moves the vertices of the upper frontier to the front, given points by rising cost.
+
+    Costs that differ by rounding only are equal: else a frontier might begin with a worse paid
+    point that seems cheaper.
+    """
+    tie = ROUNDING * max(1.0, abs(x[0]), abs(x[-1]))
     n_kept = 0
     for i in range(x.shape[0]):
         if n_kept > 0 and y[i] <= y[n_kept - 1]:
             continue
-        if n_kept > 0 and x[i] <= x[n_kept - 1]:
+        if n_kept > 0 and x[i] <= x[n_kept - 1] + tie:
             n_kept -= 1  # as cheap, and better paid
         while n_kept > 1 and (y[n_kept - 1] - y[n_kept - 2]) * (x[i] - x[n_kept - 2]) <= (
             y[i] - y[n_kept - 2]
