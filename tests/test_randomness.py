@@ -73,3 +73,10 @@ def test_seeds_are_whole_numbers(seed):
 def test_episodes_are_whole_numbers(episodes):
     with pytest.raises(ConfigError, match="episodes must be whole numbers from 0 on"):
         EpisodeStreams((0, 0), np.array(episodes))
+
+
+def test_episodes_may_be_at_different_steps():
+    streams = EpisodeStreams.named(1, "x", range(3))
+    together = streams.uniforms(np.array([4, 0, 9]), 6)
+    for i, step in enumerate((4, 0, 9)):
+        assert (together[i] == streams.uniforms(step, 6)[i]).all()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from bmdp.arrays import IntArray, read_only
@@ -22,11 +23,7 @@ from bmdp.errors import ConfigError
 
 UInt64Array = NDArray[np.uint64]
 
-_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
-_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-_MASK_64, _MASK_32 = (1 << 64) - 1, np.uint64(0xFFFFFFFF)
-_N_ROUNDS = 10
-_WORDS = 4  # numbers in a block
+_MASK_64 = (1 << 64) - 1
 
 
 def stream_key(seed: int, name: str) -> tuple[int, int]:
@@ -94,42 +91,48 @@ class EpisodeStreams:
         """Returns streams of the same episodes, independent of these and of other children."""
         return EpisodeStreams(_key(f"{self.key}/{name}"), self.episodes)
 
-    def uniforms(self, step: int, n_draws: int) -> NDArray[np.float64]:
-        """Returns the numbers of a step, uniform in [0, 1), `[N, n_draws]`."""
-        n_blocks = -(-n_draws // _WORDS)
-        shape = (len(self), n_blocks)
-        block = np.broadcast_to(np.arange(n_blocks, dtype=np.uint64), shape)
-        episode = np.broadcast_to(self.episodes.astype(np.uint64)[:, None], shape)
-        zero = np.zeros(shape, np.uint64)
-        words = philox((block, zero + np.uint64(step), episode, zero), self.key)
-        bits = np.stack(words, axis=-1).reshape(len(self), n_blocks * _WORDS)[:, :n_draws]
-        return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    def uniforms(self, step: int | IntArray, n_draws: int) -> NDArray[np.float64]:
+        """Returns the numbers of a step, uniform in [0, 1), `[N, n_draws]`; steps may be `[N]`."""
+        steps = np.broadcast_to(np.asarray(step, np.int64), self.episodes.shape)
+        numbers = np.empty((len(self), n_draws))
+        _fill(np.array(self.key, np.uint64), steps, self.episodes.astype(np.int64), numbers)
+        return numbers
 
 
-def philox(
-    counter: tuple[UInt64Array, UInt64Array, UInt64Array, UInt64Array], key: tuple[int, int]
-) -> tuple[UInt64Array, UInt64Array, UInt64Array, UInt64Array]:
-    """Returns four random words for each counter (lowest word first) under one key."""
-    c0, c1, c2, c3 = counter
-    for i in range(_N_ROUNDS):
-        k0, k1 = (np.uint64((k + i * s) & _MASK_64) for k, s in zip(key, _KEY_STEPS, strict=True))
-        high_0, low_0 = _product(c0, _MULTIPLIERS[0])
-        high_1, low_1 = _product(c2, _MULTIPLIERS[1])
+@njit(cache=True)
+def _fill(key: UInt64Array, steps: IntArray, episodes: IntArray, numbers: Any) -> None:
+    """Writes the numbers of each episode at its step."""
+    n_draws = numbers.shape[1]
+    for n in range(episodes.shape[0]):
+        for block in range((n_draws + 3) // 4):
+            words = philox(np.uint64(block), np.uint64(steps[n]), np.uint64(episodes[n]), key)
+            for k in range(min(4, n_draws - 4 * block)):
+                numbers[n, 4 * block + k] = np.float64(words[k] >> np.uint64(11)) * 2.0**-53
+
+
+@njit(cache=True)
+def philox(c0: Any, c1: Any, c2: Any, key: UInt64Array) -> Any:
+    """Returns four random words for the counter (c0, c1, c2, 0), lowest word first, under a key."""
+    c3, k0, k1 = np.uint64(0), key[0], key[1]
+    for _ in range(10):
+        high_0, low_0 = _product(c0, np.uint64(0xD2E7470EE14C6C93))
+        high_1, low_1 = _product(c2, np.uint64(0xCA5A826395121157))
         c0, c1, c2, c3 = high_1 ^ c1 ^ k0, low_1, high_0 ^ c3 ^ k1, low_0
+        k0, k1 = k0 + np.uint64(0x9E3779B97F4A7C15), k1 + np.uint64(0xBB67AE8584CAA73B)
     return c0, c1, c2, c3
+
+
+@njit(cache=True)
+def _product(x: Any, factor: Any) -> Any:
+    """High and low 64 bits of `x * factor`, from the products of their halves."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    x1, x0, f1, f0 = x >> half, x & mask, factor >> half, factor & mask
+    middle = x1 * f0 + ((x0 * f0) >> half)  # below 2**64: (2**32 - 1)**2 + 2**32 - 1
+    carry = x0 * f1 + (middle & mask)
+    return x1 * f1 + (middle >> half) + (carry >> half), x * factor
 
 
 def _key(text: str) -> tuple[int, int]:
     """A key for a text."""
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
-
-
-def _product(x: UInt64Array, factor: int) -> tuple[UInt64Array, UInt64Array]:
-    """High and low 64 bits of `x * factor`, from the products of their halves."""
-    half = np.uint64(32)
-    f1, f0 = np.uint64(factor >> 32), np.uint64(factor) & _MASK_32
-    x1, x0 = x >> half, x & _MASK_32
-    middle = x1 * f0 + ((x0 * f0) >> half)  # below 2**64: (2**32 - 1)**2 + 2**32 - 1
-    carry = x0 * f1 + (middle & _MASK_32)
-    return x1 * f1 + (middle >> half) + (carry >> half), x * np.uint64(factor)
