@@ -9,20 +9,14 @@ sparse transition matrix with values `[S, B]`, and one call of `frontier_values`
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
-import scipy
+import records
 
-import bmdp
 from bmdp.exact.operators import distance, greedy_values, optimality_operator, zero_q
 from bmdp.exact.textbook import sparse_garnet
 from bmdp.frontier import frontier_values
@@ -71,25 +65,9 @@ def measure(n_states: int, n_actions: int, n_budgets: int, n_applications: int) 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures and writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, help="JSON file to write (default: standard output)")
-    parser.add_argument("--quick", action="store_true", help="a small model, to see that it runs")
-    options = parser.parse_args(arguments)
-    size = (100, 5, 11, 3) if options.quick else (10_000, 5, 101, 100)
-    result = {
-        "machine": {"processor": platform.machine(), "python": platform.python_version()},
-        "versions": {m.__name__: m.__version__ for m in (bmdp, numba, np, scipy)},
-        "threads": numba.get_num_threads(),
-        "row": measure(*size),
-    }
-    text = json.dumps(result, indent=1) + "\n"
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
-    else:
-        print(text, end="")
+    asked = records.options(__doc__, arguments)
+    size = (100, 5, 11, 3) if asked.quick else (10_000, 5, 101, 100)
+    records.write({"row": measure(*size)}, asked.out)
 
 
 if __name__ == "__main__":

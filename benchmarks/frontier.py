@@ -15,23 +15,18 @@ frontier, costs halving from one to the next: the bridge search then takes the m
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
-import scipy
+import records
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-import bmdp
 from bmdp.frontier import best_mixtures, frontier_values
 
 Array = NDArray[Any]
@@ -216,28 +211,13 @@ def worst(rows: list[dict[str, Any]], reference: str) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures all rows and writes them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, help="JSON file to write (default: standard output)")
-    parser.add_argument("--quick", action="store_true", help="one tiny size, to see that it runs")
-    options = parser.parse_args(arguments)
+    asked = records.options(__doc__, arguments)
     rows = []
-    for case in cases(options.quick):
+    for case in cases(asked.quick):
         rows.append(measure(*case))
         print(*(f"{k}={v}" for k, v in rows[-1].items()), file=sys.stderr)
-    result = {
-        "machine": {"processor": platform.machine(), "python": platform.python_version()},
-        "versions": {m.__name__: m.__version__ for m in (bmdp, numba, np, scipy)},
-        "rows": rows,
-        "least_gain_at_K_505": {name: worst(rows, name) for name in REFERENCES},
-    }
-    text = json.dumps(result, indent=1) + "\n"
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
-    else:
-        print(text, end="")
+    least = {name: worst(rows, name) for name in REFERENCES}
+    records.write({"rows": rows, "least_gain_at_K_505": least}, asked.out)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 
 from bmdp import upper_frontier
 from bmdp.exact.allocation import allocate_budgets
-from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance, sum_row
+from bmdp.exact.minkowski import Frontiers, backup, distance, dynamics_of, sum_row
 from bmdp.exact.textbook import branches, decision, garnet, ladder
 
 
@@ -16,19 +16,6 @@ def frontiers_of(*states):
     counts = [len(points) for points in states]
     costs, rewards = np.array([p for points in states for p in points], float).T
     return Frontiers(np.concatenate(([0], np.cumsum(counts))), costs, rewards)
-
-
-def dynamics_of(model):
-    rows = model.transition
-    return Dynamics(
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int64),
-        rows.data,
-        model.reward,
-        model.cost,
-        model.gamma,
-        model.cost_gamma,
-    )
 
 
 def vertices(frontiers, state):

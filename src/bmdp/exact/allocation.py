@@ -25,7 +25,7 @@ import numpy as np
 from bmdp.arrays import FloatArray, read_only
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.allocation_policy import AllocationPolicy
-from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance
+from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance, dynamics_of
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import best_paid_policy, cheapest_policy
 from bmdp.frontier import Frontier, upper_frontier
@@ -104,16 +104,7 @@ def allocate_budgets(
             "tol must be above 0, max_iterations and horizon from 1 on; "
             f"got {tol}, {max_iterations} and {horizon}."
         )
-    rows = model.transition
-    dynamics = Dynamics(
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int64),
-        rows.data,
-        model.reward,
-        model.cost,
-        model.gamma,
-        model.cost_gamma,
-    )
+    dynamics = dynamics_of(model)
     steps = model.horizon if horizon is None else horizon
     if steps is not None:
         return _finite(dynamics, steps, max_iterations, progress)

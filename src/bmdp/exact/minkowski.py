@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit, prange
 
 from bmdp.arrays import FloatArray, IntArray
+from bmdp.exact.model import FiniteBMDP
 
 ROUNDING = 1e-12  # of a cost, relative to the largest
 
@@ -36,6 +37,20 @@ class Dynamics(NamedTuple):
     cost: FloatArray  # [S, A]
     gamma: float
     cost_gamma: float
+
+
+def dynamics_of(model: FiniteBMDP) -> Dynamics:
+    """Returns a model as plain arrays."""
+    rows = model.transition
+    return Dynamics(
+        rows.indptr.astype(np.int64),
+        rows.indices.astype(np.int64),
+        rows.data,
+        model.reward,
+        model.cost,
+        model.gamma,
+        model.cost_gamma,
+    )
 
 
 def backup(now: Frontiers, dynamics: Dynamics, *, prune: float) -> Frontiers:
