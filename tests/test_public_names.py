@@ -7,7 +7,7 @@ import pytest
 
 import bmdp
 
-PACKAGES = ["bmdp", "bmdp.exact", "bmdp.frontier", "bmdp.policies"]
+PACKAGES = ["bmdp", "bmdp.envs", "bmdp.exact", "bmdp.frontier", "bmdp.policies"]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

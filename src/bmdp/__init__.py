@@ -1,12 +1,13 @@
 """Budgeted Markov decision processes: one policy, any risk budget."""
 
-from bmdp import exact, frontier, policies
+from bmdp import envs, exact, frontier, policies
 from bmdp.errors import (
     BmdpError,
     BudgetError,
     ConfigError,
     ConvergenceError,
     DataError,
+    EnvError,
     MissingDependency,
     ModelError,
     PolicyError,
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigError",
     "ConvergenceError",
     "DataError",
+    "EnvError",
     "EpisodeStreams",
     "FiniteBMDP",
     "Frontier",
@@ -35,6 +37,7 @@ __all__ = [
     "PolicyError",
     "StoreError",
     "__version__",
+    "envs",
     "exact",
     "frontier",
     "hull_mixture",

@@ -6,6 +6,7 @@
     ├── BudgetError(ValueError)         a budget that is no number, or that a policy does not take
     ├── ConfigError(ValueError)         a setting out of its range, or unknown
     ├── PolicyError(RuntimeError)       a policy or a tracker used out of its order or form
+    ├── EnvError(RuntimeError)          an environment used out of its order
     ├── ConvergenceError(RuntimeError)  a solver that stopped before it was done
     ├── StoreError(OSError)             a folder that cannot be written or is not what it claims
     └── MissingDependency(ImportError)  an extra that is not installed
@@ -39,6 +40,10 @@ class ConfigError(BmdpError, ValueError):
 
 class PolicyError(BmdpError, RuntimeError):
     """A policy or a tracker used out of its order or form."""
+
+
+class EnvError(BmdpError, RuntimeError):
+    """An environment used out of its order."""
 
 
 class ConvergenceError(BmdpError, RuntimeError):

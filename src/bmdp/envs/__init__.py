@@ -1,0 +1,20 @@
+"""Environments: the paper's tasks, batched, as Gymnasium knows them."""
+
+import gymnasium
+
+from bmdp.envs import corridors, slot_filling
+from bmdp.envs.corridors import Corridors
+from bmdp.envs.scripted import ScriptedPolicy
+from bmdp.envs.slot_filling import SlotFilling
+
+__all__ = ["ENV_IDS", "Corridors", "ScriptedPolicy", "SlotFilling", "corridors", "slot_filling"]
+
+ENV_IDS = {"corridors": "bmdp/Corridors-v0", "slot-filling": "bmdp/SlotFilling-v0"}
+"""Short names and ids of the environments."""
+
+for _module, _name in (("corridors", "Corridors"), ("slot_filling", "SlotFilling")):
+    gymnasium.register(
+        id=f"bmdp/{_name}-v0",
+        entry_point=f"bmdp.envs.{_module}:{_name}Env",
+        vector_entry_point=f"bmdp.envs.{_module}:{_name}VectorEnv",
+    )

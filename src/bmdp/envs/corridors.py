@@ -1,0 +1,293 @@
+"""Corridors: a safe way that pays little and a risky way that pays much, on a continuous map.
+
+The agent starts in the middle of the top row and moves by unit steps, whose heading is noisy. y
+points down. With height 6 (`.` pays nothing, # is a wall, c costs 1/8, numbers are rewards):
+
+    x:   0     1     2     3     4     5     6
+    y=0  ###   .     .     start c     c     ###
+    y=1  ###   1     ###   ###   ###   10c   ###
+    y=2  ###   2     ###   ###   ###   20c   ###
+    y=3  ###   3     ###   ###   ###   30c   ###
+    y=4  ###   4     ###   ###   ###   40c   ###
+    y=5  100   5     ###   ###   ###   50c   100c
+
+- Reward and cost are those of the cell occupied after a step, at every step: sitting pays again.
+- `stop` ends the episode, and pays the current cell once more. So does the horizon, without.
+- A step that would end in a wall is not made, and pays the current cell again.
+- A step that would end outside is reflected at the border. The wall is tested before that, and only
+  at the end point: corners can be cut, and a reflection may end inside a wall, which pays nothing.
+
+With `routes=k` there are k corridors side by side instead, each with a price and a pay of its own,
+at diminishing returns, so that the best of their mixtures bend.
+
+Paper: Section 5.1 and the table of Corridors. Differs: noise turns the heading by 0.25 rad, as in
+the authors' code; `noise="position"` adds it to the position, as the paper's table has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
+from bmdp.envs.gym import TaskEnv, TaskVectorEnv
+from bmdp.envs.tasks import Outcome
+from bmdp.errors import ConfigError
+
+ACTIONS = ("stop", "down", "right", "left", "up")
+STOP, DOWN, RIGHT, LEFT, UP = range(5)
+
+
+class CorridorsState(NamedTuple):
+    """Where the agents are."""
+
+    x: FloatArray  # [N]
+    y: FloatArray  # [N], downwards
+    time: IntArray  # [N], steps made
+
+
+class Map(NamedTuple):
+    """Cells, row by row: what each pays and costs, and which are walls."""
+
+    reward: FloatArray  # [height, width]
+    cost: FloatArray  # [height, width]
+    wall: BoolArray  # [height, width]
+    start: float  # x of the start, in the top row
+
+
+@dataclass(frozen=True)
+class Corridors:
+    """The corridors task.
+
+    Args:
+        height: number of rows, from 3 on.
+        noise_std: deviation of the heading in radian, or of x and y with `noise="position"`.
+        noise: what is noisy.
+        horizon: number of steps of an episode; `height + 3` if not given (more with routes).
+        routes: number of corridors of diminishing return, from 2 on, in place of the paper's two.
+        observe_time: whether the share of the horizon that has passed is seen.
+
+    Raises:
+        ConfigError: if a setting is out of its range.
+    """
+
+    height: int = 6
+    noise_std: float | tuple[float, float] = 0.25
+    noise: Literal["heading", "position"] = "heading"
+    horizon: int = None  # type: ignore[assignment]  # always a number once made
+    routes: int | None = None
+    observe_time: bool = False
+    map: Map = field(init=False, repr=False, compare=False)
+
+    name = "corridors"
+    action_names = ACTIONS
+    gamma = 1.0
+    budget_range = (0.0, 1.0)
+    n_draws = 2
+
+    def __post_init__(self) -> None:
+        """Checks the settings and draws the map."""
+        _require_count("height", self.height, 3)
+        if self.routes is not None:
+            _require_count("routes", self.routes, 2)
+        if self.noise not in ("heading", "position"):
+            raise ConfigError(f"noise must be 'heading' or 'position'; got {self.noise!r}.")
+        deviations = np.broadcast_to(np.asarray(self.noise_std, np.float64), (2,))
+        if not ((deviations >= 0) & (deviations < np.inf)).all():
+            raise ConfigError(f"noise_std must be from 0 on; got {self.noise_std}.")
+        horizon = self.horizon
+        if horizon is None:
+            horizon = self.height + 3 + (0 if self.routes is None else self.routes)
+        _require_count("horizon", horizon, 1)
+        object.__setattr__(self, "horizon", horizon)
+        drawn = _two_corridors(self.height)
+        if self.routes is not None:
+            drawn = _many_corridors(self.height, self.routes, horizon)
+        cells = Map(*map(read_only, drawn[:3]), drawn.start)  # type: ignore[call-arg,arg-type]
+        object.__setattr__(self, "map", cells)
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """Of x and y, and of the share of the horizon if it is seen."""
+        height, width = self.map.wall.shape
+        high = [width, height, 1] if self.observe_time else [width, height]
+        return spaces.Box(np.zeros(len(high)), np.array(high, np.float64), dtype=np.float64)
+
+    def start(self, uniforms: FloatArray) -> CorridorsState:
+        """All start in the middle of their cell."""
+        n = len(uniforms)
+        return CorridorsState(np.full(n, self.map.start), np.full(n, 0.5), np.zeros(n, np.int64))
+
+    def step(self, state: CorridorsState, actions: IntArray, uniforms: FloatArray) -> Outcome:
+        """Moves, or stops."""
+        deviations = np.broadcast_to(np.asarray(self.noise_std, np.float64), (2,))
+        shift = ndtri(np.maximum(uniforms, 2.0**-53)) * deviations
+        turn = shift[:, 0] if self.noise == "heading" else np.zeros(len(actions))
+        if self.noise == "heading":
+            shift = np.zeros_like(shift)
+        x, y, rewards, costs = _move(state.x, state.y, actions, turn, shift, self.map)
+        time = state.time + 1
+        ended = (actions == STOP) | (time >= self.horizon)
+        return Outcome(CorridorsState(x, y, time), rewards, costs, ended)
+
+    def observe(self, state: CorridorsState) -> NDArray[Any]:
+        """Returns x, y, and the share of the horizon if it is seen."""
+        columns = [state.x, state.y]
+        if self.observe_time:
+            columns.append(state.time / self.horizon)
+        return np.stack(columns, axis=1)
+
+
+@njit(cache=True)
+def _move(
+    x: FloatArray, y: FloatArray, actions: IntArray, turn: FloatArray, shift: FloatArray, cells: Map
+) -> Any:
+    """Positions after a step, and what their cells pay and cost."""
+    n = x.shape[0]
+    height, width = cells.wall.shape
+    to_x, to_y, rewards, costs = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        new_x, new_y = x[i], y[i]
+        if actions[i] != 0:
+            heading = turn[i]
+            if actions[i] == 1:
+                heading += np.pi / 2
+            elif actions[i] == 3:
+                heading += np.pi
+            elif actions[i] == 4:
+                heading -= np.pi / 2
+            new_x += np.cos(heading) + shift[i, 0]
+            new_y += np.sin(heading) + shift[i, 1]
+            inside = 0 <= new_x < width and 0 <= new_y < height
+            if inside and cells.wall[int(new_y), int(new_x)]:
+                new_x, new_y = x[i], y[i]
+            new_x = _reflected(new_x, width)
+            new_y = _reflected(new_y, height)
+        row, column = min(int(new_y), height - 1), min(int(new_x), width - 1)
+        to_x[i], to_y[i] = new_x, new_y
+        rewards[i], costs[i] = cells.reward[row, column], cells.cost[row, column]
+    return to_x, to_y, rewards, costs
+
+
+@njit(cache=True)
+def _reflected(position: float, size: int) -> float:
+    """A position brought inside by reflection at the borders."""
+    while position < 0 or position > size:
+        position = -position if position < 0 else 2 * size - position
+    return position
+
+
+def _two_corridors(height: int) -> Map:
+    """The paper's map."""
+    reward, cost = np.zeros((2, height, 7))
+    wall = np.zeros((height, 7), np.bool_)
+    wall[1:, 2:5] = True
+    wall[:-1, [0, 6]] = True
+    rows = np.arange(1, height)
+    reward[rows, 1], reward[rows, 5] = rows, 10 * rows
+    reward[height - 1, [0, 6]] = 100
+    risky = 1 / (height + 2)
+    cost[0, [4, 5]] = cost[rows, 5] = cost[height - 1, 6] = risky
+    return Map(reward, cost, wall, 3.5)
+
+
+def _many_corridors(height: int, n_routes: int, horizon: int) -> Map:
+    """Corridors at every other column below the top row, from cheap to dear.
+
+    Walked straight, without noise and to the horizon, route j costs j / (k - 1) and earns 300 times
+    the square root of the share (j + 1) / k: strictly concave. All is earned in the last cell.
+    """
+    width = 2 * n_routes + 1
+    reward, cost = np.zeros((2, height, width))
+    wall = np.ones((height, width), np.bool_)
+    wall[0] = False
+    start = width // 2
+    for j in range(n_routes):
+        column = 2 * j + 1
+        distance = abs(column - start)
+        n_below = horizon - distance  # steps that end below the top row
+        n_last = n_below - (height - 2)  # of them, in the last cell
+        if n_last < 1:
+            raise ConfigError(
+                f"horizon must let all routes be walked: at least {distance + height - 1}; "
+                f"got {horizon}."
+            )
+        wall[:, column] = False
+        reward[height - 1, column] = 300 * np.sqrt((j + 1) / n_routes) / n_last
+        cost[1:, column] = j / (n_routes - 1) / n_below
+    return Map(reward, cost, wall, start + 0.5)
+
+
+def _require_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r}.")
+
+
+class CorridorsEnv(TaskEnv):
+    """One episode of corridors. `render_mode="rgb_array"` draws the map and the way so far."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Takes the settings of `Corridors`."""
+        super().__init__(Corridors(**settings), render_mode)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Returns a picture of the map with the way of this episode, `[height, width, 3]`."""
+        if self.render_mode is None:
+            return None
+        task: Any = self.task
+        return picture(task.map, [np.array([seen[:2] for seen, _ in self.trace])])
+
+
+class CorridorsVectorEnv(TaskVectorEnv):
+    """A batch of corridors."""
+
+    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
+        """Takes the settings of `Corridors`."""
+        super().__init__(Corridors(**settings), num_envs, render_mode)
+
+
+def picture(cells: Map, ways: list[FloatArray], *, scale: int = 48) -> NDArray[np.uint8]:
+    """Returns a picture of a map and of ways on it, `[height, width, 3]`.
+
+    Walls are dark; cells that pay are green, the more the darker, or red if they cost; each way is
+    a line of points `[T, 2]` with a dot at its end.
+    """
+    pay = np.clip(cells.reward / max(cells.reward.max(), 1e-9), 0, 1) ** 0.5
+    dear = cells.cost > 0
+    red = np.where(dear, 255, 255 - 120 * pay)
+    green = np.where(dear, 225 - 120 * pay, 255)
+    blue = np.where(dear, 225 - 120 * pay, 255 - 120 * pay)
+    plain = ~dear & (cells.reward == 0)
+    colours = np.stack([np.where(plain, 255, c) for c in (red, green, blue)], axis=-1)
+    colours[cells.wall] = 60
+    canvas = colours.repeat(scale, axis=0).repeat(scale, axis=1).astype(np.uint8)
+    canvas[::scale], canvas[:, ::scale] = 160, 160
+    for way in ways:
+        for begin, end in pairwise(way):
+            for share in np.linspace(0, 1, scale):
+                _dot(canvas, scale * (begin + share * (end - begin)), 1, (40, 70, 200))
+        _dot(canvas, scale * way[-1], scale // 8, (20, 40, 140))
+    return canvas
+
+
+def _dot(
+    canvas: NDArray[np.uint8], at: FloatArray, radius: int, colour: tuple[int, int, int]
+) -> None:
+    """Paints a disc."""
+    column, row = (int(v) for v in at)
+    rows, columns = np.ogrid[: canvas.shape[0], : canvas.shape[1]]
+    top, left = max(row - radius, 0), max(column - radius, 0)
+    part = np.s_[top : row + radius + 1, left : column + radius + 1]
+    inside = (rows[top : row + radius + 1] - row) ** 2 + (
+        columns[:, left : column + radius + 1] - column
+    ) ** 2 <= radius**2
+    canvas[part][inside] = colour

@@ -1,0 +1,129 @@
+"""Policies written by hand, against which learners must hold their own.
+
+They look at what the environment shows, and not at the budget, which they hand on as it is. They
+are the reference points of both tasks: what a few lines of code earn and cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.envs.corridors import DOWN, LEFT, RIGHT
+from bmdp.envs.slot_filling import SUMMARISE
+from bmdp.errors import ConfigError, DataError
+from bmdp.frontier import BudgetStatus
+from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
+from bmdp.policies.stored import storable
+
+Rule = Callable[[NDArray[Any]], IntArray]
+
+
+@storable
+@dataclass(frozen=True)
+class ScriptedPolicy(OneStepPolicy):
+    """Follows one of the rules of this module, by name. Its status is always SLACK.
+
+    >>> sorted(RULES)[:2]
+    ['corridors/risky', 'corridors/safe']
+    """
+
+    rule: str
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks the name."""
+        if self.rule not in RULES:
+            raise ConfigError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Budgets it takes, to no effect."""
+        return self.low, self.high
+
+    @property
+    def n_draws(self) -> int:
+        """It leaves nothing to chance."""
+        return 0
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Applies the rule to what is seen, `[N, D]`."""
+        actions = RULES[self.rule](states)
+        status = np.full(len(actions), BudgetStatus.SLACK, np.int8)
+        return Decision(actions.astype(np.int64), budgets.copy(), status)
+
+
+def _risky(seen: NDArray[Any]) -> IntArray:
+    """Right along the top, down the risky corridor, and right into the last cell."""
+    x, y = seen[:, 0], seen[:, 1]
+    return np.where((y < 1) & (x < 5), RIGHT, np.where(y < 5, DOWN, RIGHT))
+
+
+def _safe(seen: NDArray[Any]) -> IntArray:
+    """The mirror image, by the safe corridor."""
+    x, y = seen[:, 0], seen[:, 1]
+    return np.where((y < 1) & (x >= 2), LEFT, np.where(y < 5, DOWN, LEFT))
+
+
+def _dialogue(seen: NDArray[Any]) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+    """Turn, slot of the lowest score, lowest score, and last system act of the 26 features."""
+    if seen.shape[1:] != (26,):
+        raise DataError(
+            "these rules read the 26 features of slot-filling with 3 slots and 10 turns; "
+            f"got shape {list(seen.shape)}."
+        )
+    system = np.where(seen[:, 19:].any(axis=1), seen[:, 19:].argmax(axis=1), -1)
+    return (
+        seen[:, 6:16].argmax(axis=1),
+        seen[:, :3].argmax(axis=1),
+        seen[:, 3:6].min(axis=1),
+        system,
+    )
+
+
+def _key_pad(seen: NDArray[Any]) -> IntArray:
+    """All three slots by key pad, then the summary."""
+    turn, _, _, _ = _dialogue(seen)
+    return np.where(turn < 3, 4 + turn, SUMMARISE)
+
+
+def _ask_again(seen: NDArray[Any], first: int) -> IntArray:
+    """All three by voice; then summary and the lowest score again, in turn, from act `first` on."""
+    turn, lowest, _, last = _dialogue(seen)
+    return np.where(turn < 3, 1 + turn, np.where(last == SUMMARISE, first + lowest, SUMMARISE))
+
+
+def _voice_again(seen: NDArray[Any]) -> IntArray:
+    """Asks again by voice."""
+    return _ask_again(seen, 1)
+
+
+def _key_pad_again(seen: NDArray[Any]) -> IntArray:
+    """Asks again by key pad."""
+    return _ask_again(seen, 4)
+
+
+def _voice_until_sure(seen: NDArray[Any]) -> IntArray:
+    """By voice until all scores are above one half, then the summary; again after a denial.
+
+    The last turn is a summary in any case.
+    """
+    turn, lowest, least, last = _dialogue(seen)
+    asks = ((least <= 0.5) | (last == SUMMARISE)) & (turn < 9)
+    return np.where(turn < 3, 1 + turn, np.where(asks, 1 + lowest, SUMMARISE))
+
+
+RULES: dict[str, Rule] = {
+    "corridors/risky": _risky,
+    "corridors/safe": _safe,
+    "slot-filling/key-pad": _key_pad,
+    "slot-filling/voice-again": _voice_again,
+    "slot-filling/voice-until-sure": _voice_until_sure,
+    "slot-filling/key-pad-again": _key_pad_again,
+}

@@ -1,0 +1,309 @@
+"""Slot-filling: a dialogue that asks for a few values, by voice or by key pad.
+
+Each slot is right or wrong, and the system does not see which. At its turn it may
+
+- ask for slot i *by voice*: with probability `error_rate` the value is misunderstood. Either way
+the
+  old value is overwritten, and the recogniser gives a score, logistic of a normal number whose mean
+  is higher where it understood;
+- ask for slot i *by key pad*: the value is right, with score 1, but the user may hang up; -
+*summarise*: if all slots are right the dialogue succeeds and pays 100, else the user denies, which
+  costs no more than a turn, and tells that some slot is wrong.
+
+After a turn it is asked, in this order: success? was it the last turn? did the user hang up? Only a
+hang-up before the last turn costs 1.
+
+What is seen (`features`): "paper", the authors' 26 numbers: the slot of the lowest score (one-hot),
+scores (0 if never asked), turn (one-hot), last acts of user and system (one-hot); "fraction", the
+same with the turn as a share, as the paper's text has it; "belief", the exact probability of each
+combination of right and wrong slots given all that was heard, and the turn (one-hot). Only the last
+makes the task Markov.
+
+Paper: Section 5.1 and the table of Slot-Filling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.envs.gym import TaskEnv, TaskVectorEnv
+from bmdp.envs.tasks import Outcome, Task
+from bmdp.errors import ConfigError
+
+SUMMARISE = 0
+USER_ACTS = ("inform", "hang up", "deny")
+_NOTHING, _INFORM, _HANGUP, _DENY = -1, 0, 1, 2
+FEATURES = ("paper", "fraction", "belief")
+
+
+class SlotFillingState(NamedTuple):
+    """Dialogues, with what is hidden."""
+
+    right: BoolArray  # [N, slots], hidden
+    score: FloatArray  # [N, slots], 0 if never asked
+    belief: FloatArray  # [N, 2**slots]: bit i of the position says whether slot i is right
+    turn: IntArray  # [N], from 0
+    user_act: IntArray  # [N], the last; -1 before the first
+    system_act: IntArray  # [N], the last; -1 before the first
+
+
+class Known(NamedTuple):
+    """What a turn changes: as in `SlotFillingState`."""
+
+    right: BoolArray
+    score: FloatArray
+    belief: FloatArray
+
+
+class Speech(NamedTuple):
+    """How users and the recogniser behave."""
+
+    error_rate: float
+    mean_wrong: float
+    mean_right: float
+    std: float
+    hang_up: float
+
+
+@dataclass(frozen=True)
+class SlotFilling:
+    """The slot-filling task.
+
+    Args:
+        slots: number of values to ask for, from 1 to 8.
+        error_rate: probability that a value is misunderstood (ser).
+        mean_wrong: mean of the normal number behind the score of a misunderstood value (mu_m).
+        mean_right: the same where it was understood (mu_u).
+        std: its deviation (sigma), above 0.
+        hang_up: probability that the user hangs up when asked to use the key pad (p).
+        horizon: number of turns (H).
+        features: what is seen: "paper", "fraction" or "belief".
+
+    Raises:
+        ConfigError: if a setting is out of its range.
+    """
+
+    slots: int = 3
+    error_rate: float = 0.6
+    mean_wrong: float = -0.25
+    mean_right: float = 0.25
+    std: float = 0.6
+    hang_up: float = 0.25
+    horizon: int = 10
+    features: Literal["paper", "fraction", "belief"] = "paper"
+
+    name = "slot-filling"
+    gamma = 1.0
+    budget_range = (0.0, 1.0)
+    n_draws = 2
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        for count, most in (("slots", 8), ("horizon", 10_000)):
+            value = getattr(self, count)
+            if not isinstance(value, int | np.integer) or not 1 <= value <= most:
+                raise ConfigError(
+                    f"{count} must be a whole number from 1 to {most}; got {value!r}."
+                )
+        for chance in ("error_rate", "hang_up"):
+            value = getattr(self, chance)
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{chance} must be a probability; got {value}.")
+        if not (np.isfinite(self.mean_wrong) and np.isfinite(self.mean_right)):
+            raise ConfigError("mean_wrong and mean_right must be finite.")
+        if not 0 < self.std < np.inf:
+            raise ConfigError(f"std must be above 0; got {self.std}.")
+        if self.features not in FEATURES:
+            raise ConfigError(f"features must be one of {FEATURES}; got {self.features!r}.")
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Summarise, then ask for each slot by voice, then by key pad."""
+        slots = range(self.slots)
+        voice, pad = (f"voice {i}" for i in slots), (f"key pad {i}" for i in slots)
+        return ("summarise", *voice, *pad)
+
+    @property
+    def speech(self) -> Speech:
+        """How users and the recogniser behave."""
+        return Speech(self.error_rate, self.mean_wrong, self.mean_right, self.std, self.hang_up)
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """Numbers from 0 to 1."""
+        turns = 1 if self.features == "fraction" else self.horizon
+        size = 2**self.slots + turns
+        if self.features != "belief":
+            size = 2 * self.slots + turns + len(USER_ACTS) + len(self.action_names)
+        return spaces.Box(0.0, 1.0, (size,), np.float64)
+
+    def start(self, uniforms: FloatArray) -> SlotFillingState:
+        """Nothing has been asked, so no slot is right."""
+        n = len(uniforms)
+        belief = np.zeros((n, 2**self.slots))
+        belief[:, 0] = 1
+        none = np.full(n, _NOTHING, np.int64)
+        return SlotFillingState(
+            np.zeros((n, self.slots), np.bool_),
+            np.zeros((n, self.slots)),
+            belief,
+            np.zeros(n, np.int64),
+            none,
+            none.copy(),
+        )
+
+    def step(self, state: SlotFillingState, actions: IntArray, uniforms: FloatArray) -> Outcome:
+        """Plays one turn."""
+        normal = ndtri(np.maximum(uniforms[:, 1], 2.0**-53))
+        known = Known(state.right.copy(), state.score.copy(), state.belief.copy())
+        success, user_act = _turn(known, actions, uniforms[:, 0], normal, self.speech)
+        is_last = state.turn + 1 >= self.horizon
+        hung_up = (user_act == _HANGUP) & ~success
+        following = SlotFillingState(*known, state.turn + 1, user_act, actions.copy())
+        return Outcome(
+            following,
+            np.where(success, 100.0, 0.0),
+            np.where(hung_up & ~is_last, 1.0, 0.0),
+            success | is_last | hung_up,
+        )
+
+    def observe(self, state: SlotFillingState) -> NDArray[Any]:
+        """Returns features `[N, D]`."""
+        n = len(state.turn)
+        rows = np.arange(n)
+        turn = np.minimum(state.turn, self.horizon - 1)
+        if self.features == "fraction":
+            when = (state.turn / self.horizon)[:, None]
+        else:
+            when = np.zeros((n, self.horizon))
+            when[rows, turn] = 1
+        if self.features == "belief":
+            return np.concatenate((state.belief, when), axis=1)
+        lowest = np.zeros((n, self.slots))
+        lowest[rows, state.score.argmin(axis=1)] = 1
+        user = np.zeros((n, len(USER_ACTS) + 1))
+        user[rows, state.user_act] = 1  # the last column stands for "nothing yet"
+        system = np.zeros((n, len(self.action_names) + 1))
+        system[rows, state.system_act] = 1
+        return np.concatenate((lowest, state.score, when, user[:, :-1], system[:, :-1]), axis=1)
+
+
+@njit(cache=True)
+def _turn(
+    known: Known, actions: IntArray, chance: FloatArray, normal: FloatArray, speech: Speech
+) -> Any:
+    """Plays one turn of each dialogue, in place; returns success and what the user did."""
+    right, score, belief = known
+    n_slots = right.shape[1]
+    success = np.zeros(actions.shape[0], np.bool_)
+    user_act = np.full(actions.shape[0], _INFORM)
+    for n in range(actions.shape[0]):
+        if actions[n] == SUMMARISE:
+            success[n] = right[n].all()
+            user_act[n] = _INFORM if success[n] else _DENY
+            if not success[n]:
+                _rule_out_all_right(belief[n])
+        elif actions[n] <= n_slots:
+            slot = actions[n] - 1
+            right[n, slot] = chance[n] >= speech.error_rate
+            mean = speech.mean_right if right[n, slot] else speech.mean_wrong
+            heard = mean + speech.std * normal[n]
+            score[n, slot] = 1 / (1 + np.exp(-heard))
+            _replace(belief[n], slot, _chance_right(heard, speech))
+        else:
+            slot = actions[n] - 1 - n_slots
+            if chance[n] < speech.hang_up:
+                user_act[n] = _HANGUP
+            else:
+                right[n, slot], score[n, slot] = True, 1.0
+                _replace(belief[n], slot, 1.0)
+    return success, user_act
+
+
+@njit(cache=True)
+def _chance_right(heard: float, speech: Speech) -> Any:
+    """P(understood | the normal number heard), by Bayes."""
+    far_right = ((heard - speech.mean_right) / speech.std) ** 2
+    far_wrong = ((heard - speech.mean_wrong) / speech.std) ** 2
+    right, wrong = 1 - speech.error_rate, speech.error_rate
+    if right == 0 or wrong == 0:
+        return right
+    return 1 / (1 + wrong / right * np.exp((far_right - far_wrong) / 2))
+
+
+@njit(cache=True)
+def _replace(belief: FloatArray, slot: int, chance: float) -> None:
+    """The old value of a slot is gone; the new one is right with some probability."""
+    bit = 1 << slot
+    for v in range(belief.shape[0]):
+        if v & bit == 0:
+            both = belief[v] + belief[v | bit]
+            belief[v], belief[v | bit] = both * (1 - chance), both * chance
+
+
+@njit(cache=True)
+def _rule_out_all_right(belief: FloatArray) -> None:
+    """The user denied: some slot is wrong."""
+    rest = 1 - belief[-1]
+    belief[-1] = 0
+    if rest > 0:
+        for v in range(belief.shape[0]):
+            belief[v] /= rest
+
+
+class SlotFillingEnv(TaskEnv):
+    """One dialogue. `render_mode="ansi"` gives it as a transcript."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Takes the settings of `SlotFilling`."""
+        super().__init__(SlotFilling(**settings), render_mode)
+        self._said: list[str] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Starts the next dialogue."""
+        self._said = []
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Plays one turn."""
+        result = super().step(action)
+        self._said.append(_line(self._episodes.state, self.task, result[1], result[4]["cost"]))
+        return result
+
+    def render(self) -> str | None:
+        """Returns the dialogue so far, a line for each turn."""
+        return None if self.render_mode is None else "\n".join(self._said)
+
+
+class SlotFillingVectorEnv(TaskVectorEnv):
+    """A batch of dialogues."""
+
+    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
+        """Takes the settings of `SlotFilling`."""
+        super().__init__(SlotFilling(**settings), num_envs, render_mode)
+
+
+def _line(state: SlotFillingState, task: Task, reward: float, cost: float) -> str:
+    """One turn of a transcript: what was asked, what the user did, and what the system knows."""
+    act = task.action_names[state.system_act[0]]
+    user = (
+        "confirms" if reward > 0 else f"{USER_ACTS[state.user_act[0]]}s".replace("denys", "denies")
+    )
+    user = user.replace("hang ups", "hangs up")
+    scores = " ".join(f"{s:.2f}" if s > 0 else "-" for s in state.score[0])
+    return (
+        f"{state.turn[0]:>2}  system: {act:<10} user: {user:<9} scores: {scores}"
+        f"  reward {reward:g}  cost {cost:g}"
+    )

@@ -1,0 +1,90 @@
+"""What a task is: a simulation of many episodes at once, as functions of arrays.
+
+A task has no memory and draws no random numbers by itself. It is given the states of `N` episodes,
+their actions, and uniform numbers, and returns what follows. One environment is a batch of one, and
+a batch is one call: see `gym.py` for both as Gymnasium knows them.
+
+States are named tuples of arrays, each with `N` rows, so that some of the episodes can be taken
+out, or put back, whatever the task.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+
+State = Any
+"""A named tuple of arrays `[N, ...]`."""
+
+
+class Outcome(NamedTuple):
+    """What one step of `N` episodes led to."""
+
+    state: State
+    rewards: FloatArray  # [N]
+    costs: FloatArray  # [N]
+    ended: BoolArray  # [N]
+
+
+class Task(Protocol):
+    """A simulation of many episodes at once."""
+
+    @property
+    def name(self) -> str:
+        """What its random streams are called."""
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What each action is called, `[A]`."""
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """Of one episode."""
+
+    @property
+    def gamma(self) -> float:
+        """Discount of rewards and costs."""
+
+    @property
+    def horizon(self) -> int | None:
+        """Largest number of steps of an episode, if there is one."""
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Budgets that mean something."""
+
+    @property
+    def n_draws(self) -> int:
+        """Uniform numbers that a step takes, and a start too."""
+
+    def start(self, uniforms: FloatArray) -> State:
+        """Returns the states of new episodes, given numbers `[N, n_draws]`."""
+
+    def step(self, state: State, actions: IntArray, uniforms: FloatArray) -> Outcome:
+        """Plays actions `[N]`, given numbers `[N, n_draws]`."""
+
+    def observe(self, state: State) -> NDArray[Any]:
+        """Returns what is seen, `[N, ...]`."""
+
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+def rows_of(state: T, rows: NDArray[Any]) -> T:
+    """Returns the states of some of the episodes."""
+    return type(state)(*(column[rows] for column in state))
+
+
+def with_rows(state: T, rows: NDArray[Any], others: T) -> T:
+    """Returns states in which some of the episodes are replaced by others."""
+    columns = []
+    for column, new in zip(state, others, strict=True):
+        copy = np.array(column)
+        copy[rows] = new
+        columns.append(copy)
+    return type(state)(*columns)
