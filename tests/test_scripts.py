@@ -48,6 +48,14 @@ def test_on_fifty_random_models_of_each_kind_all_ways_to_the_optimum_agree(tmp_p
     assert found["deterministic"]["share_least"] > 0.99
 
 
+def test_the_environment_benchmark_measures_both_tasks(tmp_path):
+    out = tmp_path / "envs.json"
+    script("benchmarks/envs.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["env"] for row in rows] == ["corridors", "slot-filling"]
+    assert all(row["ratio"] > 0 for row in rows)
+
+
 def test_the_operator_benchmark_measures_both_parts(tmp_path):
     out = tmp_path / "exact.json"
     script("benchmarks/exact.py").main(["--quick", "--out", str(out)])

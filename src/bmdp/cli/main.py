@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from bmdp import BmdpError, __version__
+from bmdp.cli.envs import envs
 from bmdp.cli.solve import solve
 
 
@@ -51,6 +52,7 @@ def bmdp(
     """Budgeted Markov decision processes: one policy, any risk budget."""
 
 
+app.command()(envs)
 app.command()(solve)
 
 

@@ -1,6 +1,6 @@
 """Environments: the paper's tasks, batched, as Gymnasium knows them."""
 
-import gymnasium
+import gymnasium as _gymnasium
 
 from bmdp.envs import corridors, slot_filling
 from bmdp.envs.corridors import Corridors
@@ -13,7 +13,7 @@ ENV_IDS = {"corridors": "bmdp/Corridors-v0", "slot-filling": "bmdp/SlotFilling-v
 """Short names and ids of the environments."""
 
 for _module, _name in (("corridors", "Corridors"), ("slot_filling", "SlotFilling")):
-    gymnasium.register(
+    _gymnasium.register(
         id=f"bmdp/{_name}-v0",
         entry_point=f"bmdp.envs.{_module}:{_name}Env",
         vector_entry_point=f"bmdp.envs.{_module}:{_name}VectorEnv",

@@ -15,7 +15,9 @@ Paper: Beutler and Ross (1985), cited for Proposition 3; the multipliers of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +29,10 @@ from bmdp.exact.model import FiniteBMDP
 from bmdp.frontier import Frontier, upper_frontier
 
 _TIE = 1e-10  # advantages below this, relative to the largest value, are ties
+
+
+Point: TypeAlias = tuple[float, float]
+"""(cost, reward)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,19 +103,32 @@ def optimal_frontier(model: FiniteBMDP, *, start: int | ArrayLike, tol: float = 
     """
     weights = model.start_distribution(start)
 
-    def point(policy: PlainPolicy) -> tuple[float, float]:
+    def point(policy: PlainPolicy) -> Point:
         return float(weights @ policy.v_c), float(weights @ policy.v_r)
 
-    cheap, dear = cheapest_policy(model), best_paid_policy(model)
-    found = [point(cheap), point(dear)]
+    ends = point(cheapest_policy(model)), point(best_paid_policy(model))
+    return search_frontier(lambda price: point(_best(model, 1.0, price, None)[0]), ends, tol=tol)
+
+
+def search_frontier(
+    best: Callable[[float], Point], ends: tuple[Point, Point], *, tol: float
+) -> Frontier:
+    """Returns the frontier between two ends, given what is best for any price of cost.
+
+    Args:
+        best: from a price to the (cost, reward) that maximises reward - price * cost.
+        ends: (cost, reward) of the cheapest and of the best paid.
+        tol: what a new vertex must gain over its chord, relative to the rewards.
+    """
+    found = list(ends)
     scale = max(abs(reward) for _, reward in found) + (found[1][1] - found[0][1])
-    chords = [(found[0], found[1])]
+    chords = [ends]
     while chords:
         (x0, y0), (x1, y1) = chords.pop()
         if x1 - x0 <= _TIE * (1 + abs(x1)) or y1 - y0 <= tol * scale:
             continue
         price = (y1 - y0) / (x1 - x0)
-        x, y = point(_best(model, 1.0, price, None)[0])
+        x, y = best(price)
         if (y - y0) - price * (x - x0) > tol * scale and x0 < x < x1:
             found.append((x, y))
             chords += [((x0, y0), (x, y)), ((x, y), (x1, y1))]
