@@ -7,7 +7,15 @@ import pytest
 
 import bmdp
 
-PACKAGES = ["bmdp", "bmdp.envs", "bmdp.exact", "bmdp.frontier", "bmdp.policies"]
+PACKAGES = [
+    "bmdp",
+    "bmdp.envs",
+    "bmdp.envs.corridors",
+    "bmdp.envs.slot_filling",
+    "bmdp.exact",
+    "bmdp.frontier",
+    "bmdp.policies",
+]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

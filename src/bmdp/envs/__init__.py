@@ -3,11 +3,30 @@
 import gymnasium as _gymnasium
 
 from bmdp.envs import corridors, slot_filling
+from bmdp.envs.adapters import CostFunction, SixTupleAdapter, VectorRewardAdapter
+from bmdp.envs.check import CostEnvReport, check_cost_env
 from bmdp.envs.corridors import Corridors
+from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.envs.scripted import ScriptedPolicy
 from bmdp.envs.slot_filling import SlotFilling
+from bmdp.envs.tasks import TrueFrontier
 
-__all__ = ["ENV_IDS", "Corridors", "ScriptedPolicy", "SlotFilling", "corridors", "slot_filling"]
+__all__ = [
+    "ENV_IDS",
+    "Corridors",
+    "CostEnvReport",
+    "CostFunction",
+    "FiniteEnv",
+    "FiniteVectorEnv",
+    "ScriptedPolicy",
+    "SixTupleAdapter",
+    "SlotFilling",
+    "TrueFrontier",
+    "VectorRewardAdapter",
+    "check_cost_env",
+    "corridors",
+    "slot_filling",
+]
 
 ENV_IDS = {"corridors": "bmdp/Corridors-v0", "slot-filling": "bmdp/SlotFilling-v0"}
 """Short names and ids of the environments."""

@@ -10,6 +10,7 @@ out, or put back, whatever the task.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.frontier import Frontier
 
 State = Any
 """A named tuple of arrays `[N, ...]`."""
@@ -70,6 +72,15 @@ class Task(Protocol):
 
     def observe(self, state: State) -> NDArray[Any]:
         """Returns what is seen, `[N, ...]`."""
+
+
+@dataclass(frozen=True)
+class TrueFrontier:
+    """A frontier that a task is known to have, and how well it is known."""
+
+    frontier: Frontier
+    reward_error: float  # the rewards of the task are above by about this much, at most
+    settings: dict[str, Any]
 
 
 T = TypeVar("T", bound=tuple[Any, ...])

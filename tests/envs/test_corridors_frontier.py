@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from bmdp import ConfigError
+from bmdp.envs.corridors import Corridors, true_frontier
+from bmdp.envs.corridors.frontier import best_values, corridors_grid, grid_frontier, play
+from bmdp.envs.corridors.memoryless import best_memoryless
+from oracles.simulation import is_mean_of
+
+
+def test_without_noise_the_grid_is_exact():
+    """All places that can be reached from the start are nodes then."""
+    frontier, _ = grid_frontier(corridors_grid(Corridors(noise_std=0.0), 3))
+    assert frontier.costs[[0, -1]] == pytest.approx([0, 1.125])
+    assert frontier.rewards[[0, -1]] == pytest.approx([215, 350])
+
+
+def test_without_noise_routes_are_the_vertices_of_the_frontier():
+    frontier, _ = grid_frontier(corridors_grid(Corridors(routes=4, noise_std=0.0), 3))
+    assert frontier.costs == pytest.approx(np.arange(4) / 3, abs=1e-6)
+    assert frontier.rewards == pytest.approx(300 * np.sqrt(np.arange(1, 5) / 4), abs=1e-6)
+
+
+def test_transitions_of_the_grid_are_probabilities():
+    grid = corridors_grid(Corridors(), 3)
+    for move in grid.moves[1:]:
+        assert move.min() >= 0
+        assert move.sum(axis=1) == pytest.approx(np.ones(move.shape[0]))
+
+
+def test_the_value_of_the_grid_approaches_what_its_policy_earns_in_the_real_task():
+    gaps = []
+    for resolution in (5, 9):
+        grid = corridors_grid(Corridors(), resolution)
+        (_, promised), scores = best_values(grid, 1e-7)
+        rewards, _ = play(grid, scores, n_episodes=20_000, seed=0)
+        gaps.append(abs(rewards.mean() - promised) / rewards.mean())
+    assert gaps[1] < 0.4 * gaps[0]
+    assert gaps[1] < 0.03
+
+
+def test_the_true_frontier_is_above_the_scripts_and_the_published_agent():
+    known = true_frontier(resolution=9, n_episodes=20_000)
+    frontier = known.frontier
+    for cost, reward in ((0.0, 134.9), (1.117, 282.0), (1.081, 183.8), (0.002, 11.1)):
+        assert frontier.reward_at(max(cost, frontier.costs[0])) > reward
+    assert known.reward_error < 0.05 * frontier.rewards[-1]
+    assert known.settings["resolution"] == 9
+
+
+def test_what_is_best_on_the_grid_does_as_well_under_other_random_numbers():
+    grid = corridors_grid(Corridors(noise="position", noise_std=(0.1, 0.1)), 5)
+    _, scores = best_values(grid, 1e9)
+    first, second = (play(grid, scores, n_episodes=5_000, seed=s)[0] for s in (0, 1))
+    assert is_mean_of(first, second.mean(), n_deviations=7)
+
+
+@pytest.mark.parametrize("resolution", [1, 2, 4])
+def test_the_resolution_is_odd(resolution):
+    with pytest.raises(ConfigError, match="resolution must be odd, from 3 on"):
+        corridors_grid(Corridors(), resolution)
+
+
+@pytest.mark.parametrize(("price", "least"), [(1e9, 0.96), (1e-7, 0.98)])
+def test_hiding_the_time_costs_a_few_percent_at_most(price, least):
+    grid = corridors_grid(Corridors(), 9)
+    (_, with_time), scores = best_values(grid, price)
+    (_, without), same = best_memoryless(grid, price, n_rounds=60)
+    assert least * with_time < without <= with_time + 1e-9
+    real, hidden = (play(grid, s, n_episodes=20_000, seed=0)[0].mean() for s in (scores, same))
+    assert hidden > least * real
+    assert all((step == same[0]).all() for step in same)
