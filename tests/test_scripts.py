@@ -48,6 +48,21 @@ def test_on_fifty_random_models_of_each_kind_all_ways_to_the_optimum_agree(tmp_p
     assert found["deterministic"]["share_least"] > 0.99
 
 
+def test_the_environments_are_drawn_and_their_frontiers_recorded(tmp_path):
+    script("examples/environments.py").main(["--quick", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "frontiers.json").read_text())
+    (corridors,) = record["corridors"]
+    assert 0.9 < corridors["dear"]["memoryless_share"] <= 1.02
+    few, more = record["slot_filling"]
+    assert few["reward_at_0.3"] < more["reward_at_0.3"]
+    for row in (few, more):
+        for end in ("cheap", "dear"):
+            gap = abs(row[end]["reward"] - row[end]["tree_reward"])
+            assert gap < 5 * row[end]["reward_error"]
+    assert "system: voice 0" in (tmp_path / "dialogue.txt").read_text()
+    assert (tmp_path / "corridors.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_environment_benchmark_measures_both_tasks(tmp_path):
     out = tmp_path / "envs.json"
     script("benchmarks/envs.py").main(["--quick", "--out", str(out)])

@@ -13,6 +13,7 @@ from bmdp.errors import (
     PolicyError,
     StoreError,
 )
+from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 from bmdp.policies import load_policy
@@ -29,6 +30,7 @@ __all__ = [
     "DataError",
     "EnvError",
     "EpisodeStreams",
+    "Evaluation",
     "FiniteBMDP",
     "Frontier",
     "MissingDependency",
@@ -38,6 +40,7 @@ __all__ = [
     "StoreError",
     "__version__",
     "envs",
+    "evaluate",
     "exact",
     "frontier",
     "hull_mixture",

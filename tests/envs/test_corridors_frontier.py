@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bmdp import ConfigError
+from bmdp import ConfigError, ConvergenceError
 from bmdp.envs.corridors import Corridors, true_frontier
 from bmdp.envs.corridors.frontier import best_values, corridors_grid, grid_frontier, play
 from bmdp.envs.corridors.memoryless import best_memoryless
@@ -40,12 +40,24 @@ def test_the_value_of_the_grid_approaches_what_its_policy_earns_in_the_real_task
 
 
 def test_the_true_frontier_is_above_the_scripts_and_the_published_agent():
-    known = true_frontier(resolution=9, n_episodes=20_000)
+    known = true_frontier(resolution=9, n_episodes=20_000, max_disagreement=0.03)
     frontier = known.frontier
     for cost, reward in ((0.0, 134.9), (1.117, 282.0), (1.081, 183.8), (0.002, 11.1)):
         assert frontier.reward_at(max(cost, frontier.costs[0])) > reward
     assert known.reward_error < 0.05 * frontier.rewards[-1]
     assert known.settings["resolution"] == 9
+
+
+def test_a_grid_that_is_too_coarse_is_refused():
+    with pytest.raises(ConvergenceError, match=r"resolution 3 promises .* Raise the resolution"):
+        true_frontier(resolution=3, n_episodes=5_000)
+
+
+@pytest.mark.slow
+def test_the_default_grid_agrees_with_the_real_task_within_three_in_a_thousand():
+    known = true_frontier(n_episodes=1_000_000)
+    assert known.frontier.costs[[0, -1]] == pytest.approx([0, 1.1226], abs=0.001)
+    assert known.frontier.rewards[[0, -1]] == pytest.approx([140.2, 288.1], rel=0.003)
 
 
 def test_what_is_best_on_the_grid_does_as_well_under_other_random_numbers():

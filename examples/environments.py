@@ -1,0 +1,135 @@
+"""Pictures of both tasks, and their true frontiers with how well they are known.
+
+    python examples/environments.py --out out/environments
+
+Corridors: the grid's own value beside what its policy earns in the real task, at three resolutions,
+and the best policy that does not see the time. Slot-filling: the frontier from below as bins of
+scores are halved, beside what its policy earns in the real task. Takes some minutes; --quick takes
+seconds, at coarser settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import matplotlib.image
+import numpy as np
+
+from bmdp.arrays import FloatArray
+from bmdp.envs.corridors import Corridors, frontier, picture
+from bmdp.envs.corridors.memoryless import best_memoryless
+from bmdp.envs.scripted import RULES
+from bmdp.envs.slot_filling import SlotFilling
+from bmdp.envs.slot_filling import frontier as belief
+from bmdp.randomness import EpisodeStreams
+
+CHEAP, DEAR = 1e9, 1e-7  # prices at the two ends of a frontier
+
+
+def ways(rule: str, n: int) -> list[FloatArray]:
+    """Ways of a scripted policy through corridors, each `[T + 1, 2]`."""
+    task = Corridors()
+    streams = EpisodeStreams.named(0, rule, range(n))
+    state = task.start(streams.uniforms(0, task.n_draws))
+    places = [task.observe(state)]
+    for step in range(task.horizon):
+        actions = RULES[rule](places[-1])
+        state = task.step(state, actions, streams.uniforms(step + 1, task.n_draws)).state
+        places.append(task.observe(state))
+    return list(np.stack(places, axis=1))
+
+
+def dialogue() -> str:
+    """A transcript."""
+    env: Any = gymnasium.make("bmdp/SlotFilling-v0", render_mode="ansi")
+    seen, _ = env.reset(seed=12)
+    is_over = False
+    while not is_over:
+        action = int(RULES["slot-filling/key-pad-again"](seen[None])[0])
+        seen, _, is_over, _, _ = env.step(action)
+    return str(env.render())
+
+
+def corridors_row(resolution: int, n_episodes: int) -> dict[str, Any]:
+    """Both ends of the frontier on one grid, promised and realised."""
+    begin = time.perf_counter()
+    grid = frontier.corridors_grid(Corridors(), resolution)
+    row: dict[str, Any] = {"resolution": resolution, "nodes": grid.rewards.shape[1]}
+    for end, price in (("cheap", CHEAP), ("dear", DEAR)):
+        (cost, reward), scores = frontier.best_values(grid, price)
+        rewards, costs = frontier.play(grid, scores, n_episodes=n_episodes, seed=0)
+        _, hidden = best_memoryless(grid, price, n_rounds=100)
+        without, _ = frontier.play(grid, hidden, n_episodes=n_episodes // 4, seed=0)
+        row[end] = {
+            "grid_cost": cost,
+            "grid_reward": reward,
+            "cost": float(costs.mean()),
+            "reward": float(rewards.mean()),
+            "reward_error": float(rewards.std() / np.sqrt(n_episodes)),
+            "disagreement": abs(float(rewards.mean()) - reward) / float(rewards.mean()),
+            "memoryless_share": float(without.mean() / rewards.mean()),
+        }
+    return row | measured(begin)
+
+
+def slot_filling_row(n_bins: int, n_episodes: int) -> dict[str, Any]:
+    """Both ends of the frontier with so many bins, promised and realised."""
+    begin = time.perf_counter()
+    tree = belief.belief_tree(SlotFilling(), n_bins)
+    found = belief.tree_frontier(tree)
+    row: dict[str, Any] = {"bins": n_bins, "beliefs": tree.n_beliefs, "vertices": len(found)}
+    row |= {f"reward_at_{c:g}": float(found.reward_at(c)) for c in (0.1, 0.2, 0.3)}
+    row |= measured(begin)
+    for end, price in (("cheap", CHEAP), ("dear", DEAR)):
+        (cost, reward), acts = belief.best_acts(tree, price)
+        rewards, costs = belief.play(tree, acts, n_episodes=n_episodes, seed=0)
+        row[end] = {
+            "tree_cost": cost,
+            "tree_reward": reward,
+            "cost": float(costs.mean()),
+            "reward": float(rewards.mean()),
+            "reward_error": float(rewards.std() / np.sqrt(n_episodes)),
+        }
+    return row
+
+
+def measured(begin: float) -> dict[str, float]:
+    """Seconds since the beginning, and the largest memory so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": round(time.perf_counter() - begin, 1), "peak_memory_mib": round(peak)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Draws, computes, prints and writes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("out/environments"), help="folder")
+    parser.add_argument("--quick", action="store_true", help="coarse settings")
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    drawn = ways("corridors/safe", 4) + ways("corridors/risky", 4)
+    matplotlib.image.imsave(options.out / "corridors.png", picture(Corridors().map, drawn))
+    matplotlib.image.imsave(options.out / "routes.png", picture(Corridors(routes=4).map, []))
+    (options.out / "dialogue.txt").write_text(dialogue() + "\n")
+    resolutions, bins, n = (
+        ((5,), (1, 2), 5_000) if options.quick else ((9, 17, 33), (1, 2, 4, 6), 10**6)
+    )
+    record: dict[str, Any] = {"corridors": [], "slot_filling": []}
+    for resolution in resolutions:
+        record["corridors"].append(corridors_row(resolution, n))
+        print("corridors", json.dumps(record["corridors"][-1]), flush=True)
+    for n_bins in bins:
+        record["slot_filling"].append(slot_filling_row(n_bins, n))
+        print("slot-filling", json.dumps(record["slot_filling"][-1]), flush=True)
+    (options.out / "frontiers.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Environments as a number of slots, each of which plays one episode from a seed of its own.
+
+An environment is named by an id, a short name, or a specification. If it has a vector entry point,
+all slots are one batched simulation; otherwise each is an environment of its own, and only those
+whose episode is going on are stepped. What a slot plays is the same in both, and in any company.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.envs import ENV_IDS
+from bmdp.errors import ConfigError, EnvError
+
+_OURS = ("num_envs", "render_mode", "vectorization_mode")  # settings that are decided here
+
+
+class Step(NamedTuple):
+    """What one step led to, in every slot; what ended slots say means nothing."""
+
+    states: NDArray[Any]  # [N, ...]
+    rewards: FloatArray  # [N]
+    costs: FloatArray  # [N]
+    ended: BoolArray  # [N]
+
+
+class Facts(NamedTuple):
+    """What the metadata of an environment say of its episodes."""
+
+    gamma: float  # discount of rewards and costs; 1 if they do not say
+    horizon: int | None
+
+
+class Slots(Protocol):
+    """Slots that play episodes side by side."""
+
+    facts: Facts
+    state_space: spaces.Space[Any]
+    action_space: spaces.Discrete
+    most: int  # slots at a time
+
+    def reset(self, seeds: list[int]) -> NDArray[Any]:
+        """Starts one episode for each seed; returns states `[N, ...]`."""
+
+    def step(self, actions: IntArray, going: BoolArray) -> Step:
+        """Plays actions `[N]` in the slots that are going on."""
+
+    def close(self) -> None:
+        """Frees the environments."""
+
+
+def find_spec(env: str | EnvSpec) -> EnvSpec:
+    """Returns the specification of an environment, given that, its id, or its short name.
+
+    Raises:
+        ConfigError: if there is none of that name, with the nearest name.
+
+    >>> find_spec("corridors").id
+    'bmdp/Corridors-v0'
+    """
+    if isinstance(env, EnvSpec):
+        kept = {name: value for name, value in env.kwargs.items() if name not in _OURS}
+        return dataclasses.replace(env, kwargs=kept)
+    try:
+        return gymnasium.spec(ENV_IDS.get(env, env))
+    except gymnasium.error.Error as error:
+        known = [*ENV_IDS, *gymnasium.registry]
+        near = difflib.get_close_matches(env, known, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Short names are {', '.join(ENV_IDS)}."
+        raise ConfigError(f"no environment is called '{env}'. {hint}") from error
+
+
+def open_slots(spec: EnvSpec) -> Slots:
+    """Returns slots of an environment, batched if it can be.
+
+    Raises:
+        ConfigError: if the environment does not take the settings of the specification.
+        EnvError: if its actions are not discrete, or its batches cannot be used here.
+    """
+    if spec.vector_entry_point is None or spec.additional_wrappers:
+        return SingleSlots(spec)
+    return BatchedSlots(spec)
+
+
+class BatchedSlots:
+    """Slots of one batched simulation, which begin together, and so reach a time limit together."""
+
+    most = 10_000
+
+    def __init__(self, spec: EnvSpec) -> None:
+        """Makes a batch of one, to see what it is."""
+        self._spec = dataclasses.replace(spec, max_episode_steps=None)
+        self._limit, self._n_steps = spec.max_episode_steps or np.inf, 0
+        self._envs = self._make(1)
+        mode = self._envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        if mode != AutoresetMode.NEXT_STEP:
+            raise EnvError(
+                f"{spec.id} must start ended episodes anew at the next step (NEXT_STEP); "
+                f"its autoreset_mode is {mode}."
+            )
+        self.facts = _facts(self._envs.metadata)
+        self.state_space = self._envs.single_observation_space
+        self.action_space = _discrete(spec, self._envs.single_action_space)
+
+    def _make(self, n: int) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        try:
+            return gymnasium.make_vec(
+                self._spec, num_envs=n, vectorization_mode="vector_entry_point"
+            )
+        except TypeError as error:
+            raise _refusal(self._spec, error) from error
+
+    def reset(self, seeds: list[int]) -> NDArray[Any]:
+        """Starts one episode for each seed."""
+        if self._envs.num_envs != len(seeds):
+            self._envs.close()
+            self._envs = self._make(len(seeds))
+        self._n_steps = 0
+        states, _ = self._envs.reset(seed=list(seeds))  # type: ignore[arg-type]
+        return np.asarray(states)
+
+    def step(self, actions: IntArray, going: BoolArray) -> Step:
+        """Plays actions, in the slots that ended too."""
+        states, rewards, terminated, truncated, info = self._envs.step(actions)
+        if "cost" not in info:
+            raise _no_cost(self._spec)
+        self._n_steps += 1
+        ended = terminated | truncated | (self._n_steps >= self._limit)
+        return Step(np.asarray(states), np.asarray(rewards), np.asarray(info["cost"]), ended)
+
+    def close(self) -> None:
+        """Frees the batch."""
+        self._envs.close()
+
+
+class SingleSlots:
+    """Slots that are environments of their own."""
+
+    most = 250
+
+    def __init__(self, spec: EnvSpec) -> None:
+        """Makes one, to see what it is."""
+        self._spec = spec
+        self._envs: list[gymnasium.Env[Any, Any]] = [self._make()]
+        self._states: NDArray[Any] = np.empty(0)
+        self.facts = _facts(self._envs[0].metadata)
+        self.state_space = self._envs[0].observation_space
+        self.action_space = _discrete(spec, self._envs[0].action_space)
+
+    def _make(self) -> gymnasium.Env[Any, Any]:
+        try:
+            return gymnasium.make(self._spec, disable_env_checker=True)
+        except TypeError as error:
+            raise _refusal(self._spec, error) from error
+
+    def reset(self, seeds: list[int]) -> NDArray[Any]:
+        """Starts one episode for each seed."""
+        self._envs += [self._make() for _ in range(len(seeds) - len(self._envs))]
+        started = [env.reset(seed=s)[0] for env, s in zip(self._envs, seeds, strict=False)]
+        self._states = np.stack([np.asarray(state) for state in started])
+        return self._states
+
+    def step(self, actions: IntArray, going: BoolArray) -> Step:
+        """Plays actions in the slots that are going on."""
+        states = self._states.copy()  # of ended slots, the last
+        rewards, costs = np.zeros((2, len(actions)))
+        ended = ~going
+        for i in np.flatnonzero(going):
+            seen, reward, terminated, truncated, info = self._envs[i].step(int(actions[i]))
+            if "cost" not in info:
+                raise _no_cost(self._spec)
+            states[i], rewards[i], costs[i] = seen, float(reward), info["cost"]
+            ended[i] = terminated or truncated
+        self._states = states
+        return Step(states, rewards, costs, ended)
+
+    def close(self) -> None:
+        """Frees the environments."""
+        for env in self._envs:
+            env.close()
+
+
+def _facts(metadata: dict[str, Any]) -> Facts:
+    return Facts(float(metadata.get("gamma", 1.0)), metadata.get("horizon"))
+
+
+def _discrete(spec: EnvSpec, space: spaces.Space[Any]) -> spaces.Discrete:
+    if not isinstance(space, spaces.Discrete):
+        raise EnvError(f"{spec.id} must have discrete actions; its action space is {space}.")
+    return space
+
+
+def _refusal(spec: EnvSpec, error: TypeError) -> ConfigError:
+    return ConfigError(f"{spec.id} does not take the settings {spec.kwargs}: {error}.")
+
+
+def _no_cost(spec: EnvSpec) -> EnvError:
+    return EnvError(f"{spec.id} must give info['cost'] at every step; a step had none.")
