@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,15 @@ import gymnasium
 import matplotlib.image
 import numpy as np
 
+import bmdp
 from bmdp.arrays import FloatArray
+from bmdp.envs import ScriptedPolicy, corridors, slot_filling
 from bmdp.envs.corridors import Corridors, frontier, picture
 from bmdp.envs.corridors.memoryless import best_memoryless
 from bmdp.envs.scripted import RULES
 from bmdp.envs.slot_filling import SlotFilling
 from bmdp.envs.slot_filling import frontier as belief
+from bmdp.evaluate import measure_dial
 from bmdp.randomness import EpisodeStreams
 
 CHEAP, DEAR = 1e9, 1e-7  # prices at the two ends of a frontier
@@ -75,7 +77,8 @@ def corridors_row(resolution: int, n_episodes: int) -> dict[str, Any]:
             "disagreement": abs(float(rewards.mean()) - reward) / float(rewards.mean()),
             "memoryless_share": float(without.mean() / rewards.mean()),
         }
-    return row | measured(begin)
+    tables = [t for move in grid.moves for t in (move.data, move.indices, move.indptr)]
+    return row | measured(begin, tables)
 
 
 def slot_filling_row(n_bins: int, n_episodes: int) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def slot_filling_row(n_bins: int, n_episodes: int) -> dict[str, Any]:
     found = belief.tree_frontier(tree)
     row: dict[str, Any] = {"bins": n_bins, "beliefs": tree.n_beliefs, "vertices": len(found)}
     row |= {f"reward_at_{c:g}": float(found.reward_at(c)) for c in (0.1, 0.2, 0.3)}
-    row |= measured(begin)
+    row |= measured(begin, [t for level in tree.levels for t in vars(level).values()])
     for end, price in (("cheap", CHEAP), ("dear", DEAR)):
         (cost, reward), acts = belief.best_acts(tree, price)
         rewards, costs = belief.play(tree, acts, n_episodes=n_episodes, seed=0)
@@ -99,10 +102,32 @@ def slot_filling_row(n_bins: int, n_episodes: int) -> dict[str, Any]:
     return row
 
 
-def measured(begin: float) -> dict[str, float]:
-    """Seconds since the beginning, and the largest memory so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": round(time.perf_counter() - begin, 1), "peak_memory_mib": round(peak)}
+def scripted_rows(is_quick: bool) -> list[dict[str, Any]]:
+    """The measures of every scripted policy, at budgets that it ignores."""
+    grid: dict[str, Any] = {"resolution": 5, "max_disagreement": 0.2} if is_quick else {}
+    known = {
+        "corridors": corridors.true_frontier(**grid),
+        "slot-filling": slot_filling.true_frontier(n_bins=2 if is_quick else 4),
+    }
+    budgets, n_episodes = [0.0, 0.25, 0.5, 0.75, 1.0], 1_000 if is_quick else 20_000
+    rows = []
+    for rule in RULES:
+        env = rule.split("/")[0]
+        found = bmdp.evaluate(
+            ScriptedPolicy(rule), env, budgets=budgets, n_episodes=n_episodes, seed=0
+        )
+        report = measure_dial(found, known[env].frontier)
+        row = {"policy": rule, "reward": found.reward_mean[0], "cost": found.cost_mean[0]}
+        row |= {"mean_score": report.mean_score, "least_score": report.score.min()}
+        row |= {"overshoot": report.worst_overshoot, "dial_error": report.mean_dial_error}
+        rows.append({k: v if isinstance(v, str) else float(v) for k, v in row.items()})
+    return rows
+
+
+def measured(begin: float, arrays: list[Any]) -> dict[str, float]:
+    """Seconds since the beginning, and the memory of what was built."""
+    size = sum(array.nbytes for array in arrays) / 2**20
+    return {"seconds": round(time.perf_counter() - begin, 1), "mib": round(size, 1)}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -128,6 +153,9 @@ def main(arguments: list[str] | None = None) -> None:
     for n_bins in bins:
         record["slot_filling"].append(slot_filling_row(n_bins, n))
         print("slot-filling", json.dumps(record["slot_filling"][-1]), flush=True)
+    record["scripted"] = scripted_rows(options.quick)
+    for row in record["scripted"]:
+        print(*row.values())
     (options.out / "frontiers.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
