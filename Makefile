@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETTINGS := pyproject.toml constraints.txt
 WORKERS ?= 2
+UNCOMPILED := tests/frontier tests/exact/test_minkowski.py tests/envs/test_kernels.py
 
 .PHONY: help demo test check lint types tests coverage test-slow bench clean
 
@@ -42,7 +43,7 @@ tests: $(VENV)/installed-dev
 
 # Coverage sees inside the kernels only where numba does not compile them.
 coverage: tests  ## lines and branches: all of the geometry and the exact solvers, 95 % of the rest
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q tests/frontier tests/exact/test_minkowski.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q $(UNCOMPILED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='src/bmdp/frontier/*,src/bmdp/exact/*' -m --fail-under=100
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=95
