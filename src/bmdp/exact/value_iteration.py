@@ -12,25 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from bmdp.arrays import BoolArray, FloatArray, read_only
+from bmdp.arrays import FloatArray, read_only
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import QTables, checked_grid, distance, optimality_operator, zero_q
 from bmdp.frontier import Frontier
 from bmdp.policies.hull import HullPolicy, TabularQ
-from bmdp.policies.protocol import (
-    Decisions,
-    EpisodeTracker,
-    Policy,
-    Randomness,
-    episode_streams,
-    idle_decisions,
-    state_rows,
-)
+from bmdp.policies.protocol import Policy, Randomness, StepTracker, episode_streams, state_rows
 from bmdp.policies.stored import storable
-from bmdp.randomness import EpisodeStreams
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,29 +140,6 @@ class StagedHullPolicy(Policy):
         """Returns what the policy promises from a state at the first step."""
         return self.at_step(0).frontier(state)
 
-    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StagedTracker:
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
-        return StagedTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
-
-
-class StagedTracker(EpisodeTracker):
-    """Episodes under a `StagedHullPolicy`."""
-
-    def __init__(self, policy: StagedHullPolicy, budgets: ArrayLike, streams: EpisodeStreams):
-        """Starts one episode for each stream."""
-        self._policy = policy
-        super().__init__(policy.budget_range, budgets, streams)
-
-    def _decide(self, states: NDArray[np.integer]) -> Decisions:
-        now, going = self._policy.at_step(self._step), ~self._ended
-        uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
-        decision = idle_decisions(self._budgets)
-        chosen = now.decide_from(states[going], self._budgets[going], uniforms)
-        for column, values in zip(decision, chosen, strict=True):
-            column[going] = values
-        return decision
-
-    def _observe(
-        self, costs: FloatArray, next_states: NDArray[np.integer], ended: BoolArray
-    ) -> None:
-        """Does nothing: the clock goes on by itself."""
+        return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))

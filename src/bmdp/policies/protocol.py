@@ -168,6 +168,10 @@ class OneStepPolicy(Policy):
         action, next_budget, status = self.decide(np.asarray(state)[None], [budget], rng)
         return Decision(int(action[0]), float(next_budget[0]), BudgetStatus(int(status[0])))
 
+    def at_step(self, step: int) -> OneStepPolicy:
+        """Returns itself: it does the same at every step of an episode."""
+        return self
+
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
         return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
@@ -221,18 +225,29 @@ class EpisodeTracker(ABC):
         """Takes note of what followed."""
 
 
-class StepTracker(EpisodeTracker):
-    """Episodes under a policy with a one-step form: hands each budget on to the next decision."""
+class SteppedPolicy(Protocol):
+    """A policy that has a one-step form at each step of an episode."""
 
-    def __init__(self, policy: OneStepPolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget."""
+
+    def at_step(self, step: int) -> OneStepPolicy:
+        """Returns what it does at one step."""
+
+
+class StepTracker(EpisodeTracker):
+    """Episodes under a policy with one-step forms: hands each budget on to the next decision."""
+
+    def __init__(self, policy: SteppedPolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
         """Starts one episode for each stream."""
         self._policy = policy
         super().__init__(policy.budget_range, budgets, streams)
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
-        going = ~self._ended
-        uniforms = self._streams.take(going).uniforms(self._step, self._policy.n_draws)
-        chosen = self._policy.decide_from(states[going], self._budgets[going], uniforms)
+        now, going = self._policy.at_step(self._step), ~self._ended
+        uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
+        chosen = now.decide_from(states[going], self._budgets[going], uniforms)
         decision = idle_decisions(self._budgets)
         for column, values in zip(decision, chosen, strict=True):
             column[going] = values
