@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,12 +25,12 @@ from scipy import sparse
 
 from bmdp.arrays import BoolArray, FloatArray, read_only, real_array
 from bmdp.errors import ModelError, StoreError
+from bmdp.exact import checks
 
-_TOLERANCE = 1e-8  # of a sum of probabilities
 _FORMAT = "bmdp.FiniteBMDP/1"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class FiniteBMDP:
     """A finite BMDP, checked once and read-only.
 
@@ -61,41 +61,53 @@ class FiniteBMDP:
     (2, 2)
     """
 
-    _: KW_ONLY
     transition: sparse.csr_array  # [S*A, S], rows of terminal states empty
     reward: FloatArray  # [S, A], 0 at terminal states
     cost: FloatArray  # [S, A], 0 at terminal states
     gamma: float
-    terminal: BoolArray = None  # type: ignore[assignment]  # [S], always an array once made
-    horizon: int | None = None
-    cost_gamma: float = None  # type: ignore[assignment]  # always a number once made
+    terminal: BoolArray  # [S]
+    horizon: int | None
+    cost_gamma: float
 
-    def __post_init__(self) -> None:
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        transition: Any,
+        reward: ArrayLike,
+        cost: ArrayLike,
+        gamma: float,
+        terminal: ArrayLike | None = None,
+        horizon: int | None = None,
+        cost_gamma: float | None = None,
+    ) -> None:
         """Checks the model, and makes its arrays read-only."""
-        reward = _table("reward", self.reward)
-        cost = _table("cost", self.cost)
-        n_states, n_actions = reward.shape
-        if cost.shape != reward.shape:
+        earned, paid = checks.table("reward", reward), checks.table("cost", cost)
+        n_states, n_actions = earned.shape
+        if paid.shape != earned.shape:
             raise ModelError(
-                f"FiniteBMDP.cost must have the shape of reward, {list(reward.shape)}; "
-                f"got {list(cost.shape)}."
+                f"FiniteBMDP.cost must have the shape of reward, {list(earned.shape)}; "
+                f"got {list(paid.shape)}."
             )
-        terminal = _terminal_mask(self.terminal, n_states)
-        live = np.repeat(~terminal, n_actions)
-        transition = _rows(self.transition, n_states, n_actions)
-        _require_distributions(transition, live, n_actions)
-        transition = sparse.csr_array(sparse.diags_array(live.astype(np.float64)) @ transition)
-        transition.eliminate_zeros()
-        self._set(transition=transition, terminal=read_only(terminal))
-        self._set(reward=read_only(np.where(terminal[:, None], 0.0, reward)))
-        self._set(cost=read_only(np.where(terminal[:, None], 0.0, cost)))
-        _require_finite_returns(self)
-        if self.cost_gamma is None:
-            self._set(cost_gamma=self.gamma)
-
-    def _set(self, **fields: Any) -> None:
-        for name, value in fields.items():
+        over = checks.terminal_mask(terminal, n_states)
+        live = np.repeat(~over, n_actions)
+        rows = checks.transition_rows(transition, n_states, n_actions)
+        checks.require_distributions(rows, live, n_actions)
+        rows = sparse.csr_array(sparse.diags_array(live.astype(np.float64)) @ rows)
+        rows.eliminate_zeros()
+        values = {
+            "transition": rows,
+            "reward": read_only(np.where(over[:, None], 0.0, earned)),
+            "cost": read_only(np.where(over[:, None], 0.0, paid)),
+            "gamma": gamma,
+            "terminal": read_only(over),
+            "horizon": horizon,
+            "cost_gamma": gamma if cost_gamma is None else cost_gamma,
+        }
+        for name, value in values.items():
             object.__setattr__(self, name, value)
+        checks.require_discounts(gamma, self.cost_gamma, horizon)
+        if gamma == 1 and horizon is None:
+            checks.require_end(rows, over, n_actions)
 
     @property
     def n_states(self) -> int:
@@ -138,7 +150,7 @@ class FiniteBMDP:
                 f"start must be a state or a distribution [S] = [{self.n_states}]; "
                 f"got shape {list(distribution.shape)}."
             )
-        if not (distribution >= 0).all() or abs(distribution.sum() - 1) > _TOLERANCE:
+        if not (distribution >= 0).all() or abs(distribution.sum() - 1) > checks.TOLERANCE:
             raise ModelError(
                 "start must be a distribution: numbers from 0 on that sum to 1; "
                 f"the sum is {distribution.sum():g}, the least is {distribution.min():g}."
@@ -229,122 +241,3 @@ def _stored_rows(rows: tuple[Any, Any, Any], shape: tuple[int, int]) -> sparse.c
     matrix = sparse.csr_array(rows, shape=shape)
     matrix.check_format(full_check=True)
     return matrix
-
-
-def _table(name: str, values: ArrayLike) -> FloatArray:
-    """Checks a table `[S, A]` of finite numbers."""
-    try:
-        table = real_array(f"FiniteBMDP.{name}", values).astype(np.float64)
-    except ValueError as error:
-        raise ModelError(str(error)) from error
-    if table.ndim != 2 or table.size == 0:
-        raise ModelError(f"FiniteBMDP.{name} must have shape [S, A]; got {list(table.shape)}.")
-    bad = np.argwhere(~np.isfinite(table))
-    if len(bad):
-        s, a = bad[0]
-        raise ModelError(
-            f"FiniteBMDP.{name} must be finite; got {table[s, a]:g} at [{s}, {a}]. "
-            f"({len(bad)} of {table.size} values are not.)"
-        )
-    return table
-
-
-def _terminal_mask(terminal: Any, n_states: int) -> BoolArray:
-    """Checks the mask of terminal states."""
-    if terminal is None:
-        return np.zeros(n_states, np.bool_)
-    mask = np.asarray(terminal)
-    if mask.shape != (n_states,) or mask.dtype != np.bool_:
-        raise ModelError(
-            f"FiniteBMDP.terminal must be a boolean mask [S] = [{n_states}]; "
-            f"got {mask.dtype} of shape {list(mask.shape)}."
-        )
-    return mask
-
-
-def _rows(transition: Any, n_states: int, n_actions: int) -> sparse.csr_array:
-    """Brings transition probabilities into the form `[S*A, S]`."""
-    wanted = (n_states * n_actions, n_states)
-    if sparse.issparse(transition):
-        if transition.shape != wanted:
-            raise ModelError(
-                f"FiniteBMDP.transition must have shape [S*A, S] = {list(wanted)} if it is sparse; "
-                f"got {list(transition.shape)}."
-            )
-        rows = sparse.csr_array(transition, dtype=np.float64, copy=True)
-        rows.sum_duplicates()
-        return rows
-    try:
-        dense = real_array("FiniteBMDP.transition", transition).astype(np.float64)
-    except ValueError as error:
-        raise ModelError(str(error)) from error
-    if dense.shape != (n_states, n_actions, n_states):
-        raise ModelError(
-            f"FiniteBMDP.transition must have shape [S, A, S] = "
-            f"{[n_states, n_actions, n_states]}; got {list(dense.shape)}."
-        )
-    return sparse.csr_array(dense.reshape(wanted))
-
-
-def _require_distributions(rows: sparse.csr_array, live: BoolArray, n_actions: int) -> None:
-    """Checks that the live rows are probability distributions."""
-
-    def place(row: int) -> str:
-        return f"[{row // n_actions}, {row % n_actions}, :]"
-
-    entry_row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    bad = np.flatnonzero(~((rows.data >= 0) & (rows.data < np.inf)) & live[entry_row])
-    if len(bad):
-        row = int(entry_row[bad[0]])
-        raise ModelError(
-            f"FiniteBMDP.transition must hold finite numbers from 0 on; transition{place(row)} has "
-            f"{rows.data[bad[0]]:g}. ({len(bad)} values are bad.)"
-        )
-    sums = np.asarray(rows.sum(axis=1)).ravel()
-    off = np.flatnonzero(live & ~(abs(sums - 1) <= _TOLERANCE))
-    if len(off):
-        row = int(off[0])
-        raise ModelError(
-            "FiniteBMDP.transition: probabilities must sum to 1 for every (state, action); "
-            f"transition{place(row)} sums to {sums[row]:.9g}. "
-            f"({len(off)} of {int(live.sum())} rows are off.)"
-        )
-
-
-def _require_finite_returns(model: FiniteBMDP) -> None:
-    """Checks discounts and horizon: returns must be finite whatever is played."""
-    for name, value in (("gamma", model.gamma), ("cost_gamma", model.cost_gamma)):
-        if value is not None and not 0 < value <= 1:
-            raise ModelError(f"FiniteBMDP.{name} must be above 0 and at most 1; got {value}.")
-    if model.horizon is not None:
-        if not isinstance(model.horizon, int | np.integer) or model.horizon < 1:
-            raise ModelError(f"FiniteBMDP.horizon must be a count from 1 on; got {model.horizon}.")
-        return
-    if model.cost_gamma is not None and model.cost_gamma != model.gamma:
-        raise ModelError(
-            f"FiniteBMDP.cost_gamma must equal gamma unless there is a horizon; got "
-            f"{model.cost_gamma} and {model.gamma}. With two discounts and no end, the best policy "
-            "would have to look at the clock for ever."
-        )
-    if model.gamma == 1:
-        state = _state_that_may_never_end(model)
-        if state is not None:
-            raise ModelError(
-                f"FiniteBMDP.gamma must be below 1 unless every policy ends; from state {state} "
-                "one can go on for ever. Give a horizon, or mark terminal states."
-            )
-
-
-def _state_that_may_never_end(model: FiniteBMDP) -> int | None:
-    """A state from which some policy never reaches a terminal state, if there is one.
-
-    Such states form the largest set that some action keeps within itself, from each of its states.
-    """
-    inside = ~model.terminal
-    while inside.any():
-        leaves = np.asarray(model.transition @ (~inside).astype(np.float64)).reshape(model.shape)
-        stays = inside & (leaves <= 0).any(axis=1)
-        if (stays == inside).all():
-            return int(np.flatnonzero(inside)[0])
-        inside = stays
-    return None
