@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.envs.tasks import Outcome, State, Task, rows_of, with_rows
 from bmdp.errors import ConfigError, DataError, EnvError
-from bmdp.randomness import EpisodeStreams
+from bmdp.randomness import EpisodeStreams, stream_key
 
 _LARGEST_SEED = 2**32 - 1
 _EPISODES = 2**31  # of one seed
@@ -69,8 +69,8 @@ class Episodes:
 
     def _uniforms(self, rows: NDArray[Any]) -> FloatArray:
         """Numbers of the current steps; a start is step 0."""
-        streams = EpisodeStreams.named(0, self.task.name, ())
-        streams = EpisodeStreams(streams.key, self.seeds[rows] * _EPISODES + self.numbers[rows])
+        episodes = self.seeds[rows] * _EPISODES + self.numbers[rows]
+        streams = EpisodeStreams(stream_key(0, self.task.name), episodes)
         return streams.uniforms(self.steps[rows], self.task.n_draws)
 
 
@@ -90,9 +90,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
         self.action_space = spaces.Discrete(len(task.action_names))
         self._episodes = Episodes(task, 1)
         self._is_seeded, self._is_going = False, False
-        self.trace: list[
-            tuple[NDArray[Any], int | None]
-        ] = []  # seen, and what was done to get there
+        # What was seen, and what was done to get there.
+        self.trace: list[tuple[NDArray[Any], int | None]] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -126,7 +126,8 @@ class BatchedSlots:
             self._envs.close()
             self._envs = self._make(len(seeds))
         self._n_steps = 0
-        states, _ = self._envs.reset(seed=list(seeds))  # type: ignore[arg-type]
+        of_slots: Any = list(seeds)  # gymnasium's own batches take them, its annotation does not
+        states, _ = self._envs.reset(seed=of_slots)
         return np.asarray(states)
 
     def step(self, actions: IntArray, going: BoolArray) -> Step:

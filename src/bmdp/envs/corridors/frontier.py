@@ -64,15 +64,14 @@ def corridors_grid(task: Corridors, resolution: int) -> Grid:
         ends = _ends(task, (x, y), (row, column), action, noise)
         rewards.append(task.map.reward[ends[2:]].mean(axis=1))
         costs.append(task.map.cost[ends[2:]].mean(axis=1))
-        moves.append(_interpolation(ends, task, resolution) if action != STOP else None)
-    n_nodes = len(x)
-    moves[STOP] = sparse.csr_array((n_nodes, n_nodes))
+        leads_on = _interpolation(ends, task, resolution)
+        moves.append(sparse.csr_array(leads_on.shape) if action == STOP else leads_on)
     return Grid(task, resolution, tuple(moves), np.array(rewards), np.array(costs))
 
 
 def _noise_points(task: Corridors) -> FloatArray:
     """Equally likely values `[K, 2]` of the noise: of the heading, or of x and y."""
-    deviations = np.broadcast_to(np.asarray(task.noise_std, np.float64), (2,))
+    deviations: FloatArray = np.array(task.noise_std)
     if task.noise == "heading":
         turns = ndtri((np.arange(_N_HEADINGS) + 0.5) / _N_HEADINGS) * deviations[0]
         return np.stack((turns, np.zeros_like(turns)), axis=1)
@@ -93,7 +92,7 @@ def _ends(
     n, k = len(x), len(noise)
     if action == STOP:
         return x[:, None], y[:, None], row[:, None], column[:, None]
-    deviations = np.broadcast_to(np.asarray(task.noise_std, np.float64), (2,))
+    deviations = np.array(task.noise_std)
     standard = np.divide(noise, deviations, out=np.zeros_like(noise), where=deviations > 0)
     uniforms = np.tile(ndtr(standard), (n, 1))
     start = CorridorsState(np.repeat(x, k), np.repeat(y, k), np.zeros(n * k, np.int64))

@@ -62,7 +62,7 @@ class Map(NamedTuple):
     start: float  # x of the start, in the top row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Corridors:
     """The corridors task.
 
@@ -78,13 +78,13 @@ class Corridors:
         ConfigError: if a setting is out of its range.
     """
 
-    height: int = 6
-    noise_std: float | tuple[float, float] = 0.25
-    noise: Literal["heading", "position"] = "heading"
-    horizon: int = None  # type: ignore[assignment]  # always a number once made
-    routes: int | None = None
-    observe_time: bool = False
-    map: Map = field(init=False, repr=False, compare=False)
+    height: int
+    noise_std: tuple[float, float]
+    noise: Literal["heading", "position"]
+    horizon: int
+    routes: int | None
+    observe_time: bool
+    map: Map = field(repr=False, compare=False)
 
     name = "corridors"
     action_names = ACTIONS
@@ -92,26 +92,43 @@ class Corridors:
     budget_range = (0.0, 1.0)
     n_draws = 2
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        height: int = 6,
+        noise_std: float | tuple[float, float] = 0.25,
+        noise: Literal["heading", "position"] = "heading",
+        horizon: int | None = None,
+        routes: int | None = None,
+        observe_time: bool = False,
+    ) -> None:
         """Checks the settings and draws the map."""
-        _require_count("height", self.height, 3)
-        if self.routes is not None:
-            _require_count("routes", self.routes, 2)
-        if self.noise not in ("heading", "position"):
-            raise ConfigError(f"noise must be 'heading' or 'position'; got {self.noise!r}.")
-        deviations = np.broadcast_to(np.asarray(self.noise_std, np.float64), (2,))
+        _require_count("height", height, 3)
+        if routes is not None:
+            _require_count("routes", routes, 2)
+        if noise not in ("heading", "position"):
+            raise ConfigError(f"noise must be 'heading' or 'position'; got {noise!r}.")
+        if np.shape(noise_std) not in ((), (2,)):
+            raise ConfigError(f"noise_std must be one number, or two; got {noise_std}.")
+        deviations = np.broadcast_to(np.asarray(noise_std, np.float64), (2,))
         if not ((deviations >= 0) & (deviations < np.inf)).all():
-            raise ConfigError(f"noise_std must be from 0 on; got {self.noise_std}.")
-        horizon = self.horizon
-        if horizon is None:
-            horizon = self.height + 3 + (0 if self.routes is None else self.routes)
-        _require_count("horizon", horizon, 1)
-        object.__setattr__(self, "horizon", horizon)
-        drawn = _two_corridors(self.height)
-        if self.routes is not None:
-            drawn = _many_corridors(self.height, self.routes, horizon)
-        cells = Map(*map(read_only, drawn[:3]), drawn.start)  # type: ignore[call-arg,arg-type]
-        object.__setattr__(self, "map", cells)
+            raise ConfigError(f"noise_std must be from 0 on; got {noise_std}.")
+        steps = height + 3 + (routes or 0) if horizon is None else horizon
+        _require_count("horizon", steps, 1)
+        cells = _two_corridors(height)
+        if routes is not None:
+            cells = _many_corridors(height, routes, steps)
+        values = {
+            "height": height,
+            "noise_std": (float(deviations[0]), float(deviations[1])),
+            "noise": noise,
+            "horizon": steps,
+            "routes": routes,
+            "observe_time": observe_time,
+            "map": cells,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
@@ -127,8 +144,7 @@ class Corridors:
 
     def step(self, state: CorridorsState, actions: IntArray, uniforms: FloatArray) -> Outcome:
         """Moves, or stops."""
-        deviations = np.broadcast_to(np.asarray(self.noise_std, np.float64), (2,))
-        shift = ndtri(np.maximum(uniforms, 2.0**-53)) * deviations
+        shift = ndtri(np.maximum(uniforms, 2.0**-53)) * np.array(self.noise_std)
         turn = shift[:, 0] if self.noise == "heading" else np.zeros(len(actions))
         if self.noise == "heading":
             shift = np.zeros_like(shift)
@@ -195,7 +211,7 @@ def _two_corridors(height: int) -> Map:
     reward[height - 1, [0, 6]] = 100
     risky = 1 / (height + 2)
     cost[0, [4, 5]] = cost[rows, 5] = cost[height - 1, 6] = risky
-    return Map(reward, cost, wall, 3.5)
+    return Map(read_only(reward), read_only(cost), read_only(wall), 3.5)
 
 
 def _many_corridors(height: int, n_routes: int, horizon: int) -> Map:
@@ -222,7 +238,7 @@ def _many_corridors(height: int, n_routes: int, horizon: int) -> Map:
         wall[:, column] = False
         reward[height - 1, column] = 300 * np.sqrt((j + 1) / n_routes) / n_last
         cost[1:, column] = j / (n_routes - 1) / n_below
-    return Map(reward, cost, wall, start + 0.5)
+    return Map(read_only(reward), read_only(cost), read_only(wall), start + 0.5)
 
 
 def _require_count(name: str, value: Any, least: int) -> None:
