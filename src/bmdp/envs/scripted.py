@@ -1,7 +1,7 @@
 """Policies written by hand, against which learners must hold their own.
 
 They look at what the environment shows, and not at the budget, which they hand on as it is. They
-are the reference points of both tasks: what a few lines of code earn and cost.
+are the reference points of the tasks: what a few lines of code earn and cost.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.envs.corridors import DOWN, LEFT, RIGHT
 from bmdp.envs.slot_filling import SUMMARISE
+from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
+from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
 from bmdp.errors import ConfigError, DataError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
@@ -119,6 +121,36 @@ def _voice_until_sure(seen: NDArray[Any]) -> IntArray:
     return np.where(turn < 3, 1 + turn, np.where(asks, 1 + lowest, SUMMARISE))
 
 
+def _driving(seen: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    """Lateral position in m and speed in m/s of the ego car, from the kinematics of 6 cars."""
+    if seen.shape[1:] not in ((24,), (25,)):
+        raise DataError(
+            "these rules read the kinematics of a two-way road with 6 cars, 24 numbers or 25 with "
+            f"the time; got shape {list(seen.shape)}."
+        )
+    return Y_SCALE * seen[:, 1].astype(np.float64), SPEED_SCALE * seen[:, 2].astype(np.float64)
+
+
+def _keep_going(seen: NDArray[Any]) -> IntArray:
+    """Does nothing, at 30 m/s."""
+    return np.full(len(_driving(seen)[0]), IDLE)
+
+
+def _slow(seen: NDArray[Any]) -> IntArray:
+    """Slows down to 20 m/s, and stays on its lane."""
+    return np.full(len(_driving(seen)[0]), SLOWER)
+
+
+def _less_slow(seen: NDArray[Any]) -> IntArray:
+    """Slows down to 25 m/s, and stays on its lane."""
+    return np.where(_driving(seen)[1] > 27.5, SLOWER, IDLE)
+
+
+def _overtake(seen: NDArray[Any]) -> IntArray:
+    """Changes to the oncoming lane at once, and stays there at 30 m/s."""
+    return np.where(_driving(seen)[0] > 2, LANE_LEFT, FASTER)
+
+
 RULES: dict[str, Rule] = {
     "corridors/risky": _risky,
     "corridors/safe": _safe,
@@ -126,4 +158,8 @@ RULES: dict[str, Rule] = {
     "slot-filling/voice-again": _voice_again,
     "slot-filling/voice-until-sure": _voice_until_sure,
     "slot-filling/key-pad-again": _key_pad_again,
+    "two-way/idle": _keep_going,
+    "two-way/slow": _slow,
+    "two-way/less-slow": _less_slow,
+    "two-way/overtake": _overtake,
 }

@@ -38,7 +38,7 @@ from scipy.special import ndtri
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
-from bmdp.envs.tasks import Outcome
+from bmdp.envs.tasks import Outcome, require_count
 from bmdp.errors import ConfigError
 
 ACTIONS = ("stop", "down", "right", "left", "up")
@@ -103,9 +103,9 @@ class Corridors:
         observe_time: bool = False,
     ) -> None:
         """Checks the settings and draws the map."""
-        _require_count("height", height, 3)
+        require_count("height", height, 3)
         if routes is not None:
-            _require_count("routes", routes, 2)
+            require_count("routes", routes, 2)
         if noise not in ("heading", "position"):
             raise ConfigError(f"noise must be 'heading' or 'position'; got {noise!r}.")
         if np.shape(noise_std) not in ((), (2,)):
@@ -114,7 +114,7 @@ class Corridors:
         if not ((deviations >= 0) & (deviations < np.inf)).all():
             raise ConfigError(f"noise_std must be from 0 on; got {noise_std}.")
         steps = height + 3 + (routes or 0) if horizon is None else horizon
-        _require_count("horizon", steps, 1)
+        require_count("horizon", steps, 1)
         cells = _two_corridors(height)
         if routes is not None:
             cells = _many_corridors(height, routes, steps)
@@ -239,11 +239,6 @@ def _many_corridors(height: int, n_routes: int, horizon: int) -> Map:
         reward[height - 1, column] = 300 * np.sqrt((j + 1) / n_routes) / n_last
         cost[1:, column] = j / (n_routes - 1) / n_below
     return Map(read_only(reward), read_only(cost), read_only(wall), start + 0.5)
-
-
-def _require_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r}.")
 
 
 class CorridorsEnv(TaskEnv):

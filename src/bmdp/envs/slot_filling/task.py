@@ -35,7 +35,7 @@ from scipy.special import ndtri
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
-from bmdp.envs.tasks import Outcome, Task
+from bmdp.envs.tasks import Outcome, Task, require_count
 from bmdp.errors import ConfigError
 
 SUMMARISE = 0
@@ -108,11 +108,7 @@ class SlotFilling:
     def __post_init__(self) -> None:
         """Checks the settings."""
         for count, most in (("slots", 8), ("horizon", 10_000)):
-            value = getattr(self, count)
-            if not isinstance(value, int | np.integer) or not 1 <= value <= most:
-                raise ConfigError(
-                    f"{count} must be a whole number from 1 to {most}; got {value!r}."
-                )
+            require_count(count, getattr(self, count), 1, most)
         for chance in ("error_rate", "hang_up"):
             value = getattr(self, chance)
             if not 0 <= value <= 1:

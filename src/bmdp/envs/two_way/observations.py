@@ -1,0 +1,121 @@
+"""What the ego car sees of a road: positions and speeds, or times to collision; compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from bmdp.arrays import FloatArray
+from bmdp.envs.two_way.physics import (
+    CAR_LENGTH,
+    HEADING,
+    LANE,
+    LANE_WIDTH,
+    ONCOMING,
+    PRESENT,
+    SPEED,
+    RoadState,
+    X,
+    Y,
+)
+
+Seen = NDArray[np.float32]
+
+SIGHT = 200.0  # m, beyond which a car is not seen
+X_SCALE, Y_SCALE, SPEED_SCALE = 150.0, 2 * LANE_WIDTH, 60.0  # m, m, m/s
+N_LANES = 2
+MISSING = -1.0
+
+
+@njit(cache=True)
+def kinematics(state: RoadState) -> Seen:
+    """Returns x, y and their speeds for every car, `[N, V, 4]`, each in [-1, 1].
+
+    The ego car first, in coordinates of the road; then the others relative to it, the nearest along
+    the road first. Divided by 150 m, 8 m and 60 m/s, and cut off at 1. A car that is further away
+    than 200 m, or not there, is a row of -1.
+    """
+    cars = state.cars
+    n_roads, n_cars, _ = cars.shape
+    seen = np.full((n_roads, n_cars, 4), np.float32(MISSING))
+    nearness = np.empty(n_cars)
+    for n in range(n_roads):
+        for v in range(n_cars):
+            along, across = cars[n, v, X] - cars[n, 0, X], cars[n, v, Y] - cars[n, 0, Y]
+            is_seen = cars[n, v, PRESENT] != 0 and np.sqrt(along**2 + across**2) < SIGHT
+            nearness[v] = abs(along) if is_seen else np.inf
+        nearness[0] = -1.0
+        origin = np.zeros(4)
+        for row, v in enumerate(np.argsort(nearness, kind="mergesort")):
+            if nearness[v] == np.inf:
+                break
+            speed, heading = cars[n, v, SPEED], cars[n, v, HEADING]
+            car = np.array(
+                [
+                    cars[n, v, X],
+                    cars[n, v, Y],
+                    speed * np.cos(heading),
+                    speed * np.sin(heading),
+                ]
+            )
+            scaled = (car - origin) / np.array([X_SCALE, Y_SCALE, SPEED_SCALE, SPEED_SCALE])
+            seen[n, row] = np.minimum(np.maximum(scaled, -1), 1)
+            if row == 0:
+                origin = car
+    return seen
+
+
+@njit(cache=True)
+def collision_times(state: RoadState, speeds: FloatArray, n_seconds: int) -> Seen:
+    """Returns where a collision is to be expected, `[N, 3, 3, T]`, each in [0, 1].
+
+    Axes: the target speed below the current one, that one, and the one above; the lane to the left,
+    the current one, and the one to the right; seconds ahead. 1 where the centres would meet if
+    nobody changed speed, 1/2 where bumpers would, and 1 off the road. Where an oncoming car will be
+    is taken to be unknown: it counts on both lanes.
+    """
+    cars, speed_index = state.cars, state.speed_index
+    n_roads, n_cars, _ = cars.shape
+    n_speeds = speeds.shape[0]
+    seen = np.empty((n_roads, 3, 3, n_seconds), np.float32)
+    grid = np.empty((n_speeds, N_LANES, n_seconds))
+    for n in range(n_roads):
+        grid[:] = 0
+        for k in range(n_speeds):
+            for v in range(1, n_cars):
+                if cars[n, v, PRESENT] != 0 and speeds[k] != cars[n, v, SPEED]:
+                    _mark(cars, n, v, speeds[k], grid[k])
+        lane = int(cars[n, 0, LANE]) % 2  # LEFT and ONCOMING are both 0
+        for i in range(3):
+            k = min(max(speed_index[n] + i - 1, 0), n_speeds - 1)
+            for j in range(3):
+                if 0 <= lane + j - 1 < N_LANES:
+                    seen[n, i, j] = grid[k, lane + j - 1]
+                else:
+                    seen[n, i, j] = 1
+    return seen
+
+
+@njit(cache=True)
+def _mark(cars: FloatArray, n: int, v: int, speed: float, grid: Any) -> None:
+    """Marks when the ego car, at a speed, would meet another: lanes by seconds."""
+    n_seconds = grid.shape[1]
+    distance = cars[n, v, X] - cars[n, 0, X]
+    closing = speed - cars[n, v, SPEED] * (
+        np.cos(cars[n, v, HEADING]) * np.cos(cars[n, 0, HEADING])
+        + np.sin(cars[n, v, HEADING]) * np.sin(cars[n, 0, HEADING])
+    )
+    if abs(closing) <= 0.01:
+        closing = 0.01 if closing >= 0 else -0.01
+    for shift, weight in ((0.0, 1.0), (-CAR_LENGTH, 0.5), (CAR_LENGTH, 0.5)):
+        seconds = (distance + shift) / closing
+        if seconds < 0 or seconds >= n_seconds:
+            continue
+        for second in (int(seconds), int(np.ceil(seconds))):
+            if second < n_seconds:
+                for lane in range(N_LANES):
+                    if cars[n, v, LANE] == ONCOMING or cars[n, v, LANE] == lane:
+                        grid[lane, second] = max(grid[lane, second], weight)

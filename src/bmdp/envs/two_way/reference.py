@@ -1,0 +1,151 @@
+"""What a driver could earn on the two-way road who knew the future: a yardstick for learned ones.
+
+The task has no frontier in closed form, but nothing is left to chance once the cars are placed. So
+the best sequence of actions can be searched for in each situation, by driving all of them at once
+in the batched simulation. What is found can be driven, so the curve is achievable; the driver who
+achieves it sees cars that are far away, and knows how they will drive, so it may be above what a
+policy can reach that sees only what the task shows.
+
+The search is a beam search. After each decision, sequences are grouped by situation, target lane
+and target speed, and within each group the best few are kept for each of several prices on cost.
+Every sequence that comes to its end is a point of its situation, and the upper frontier of these
+points is that of the situation. The curve is the mean of the situations' frontiers: it begins at
+the smallest cost that can be achieved, and has all their edges, by falling slope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.envs.tasks import require_count, rows_of
+from bmdp.envs.two_way.physics import (
+    FASTER,
+    IDLE,
+    LANE_LEFT,
+    LANE_RIGHT,
+    OWN,
+    SLOWER,
+    SPEED,
+    RoadState,
+    speed_number,
+)
+from bmdp.envs.two_way.task import TwoWay
+from bmdp.exact.minkowski import steepest_first
+from bmdp.frontier import Frontier, upper_frontier
+from bmdp.randomness import EpisodeStreams
+
+PRICES = (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 1000.0)
+"""Of cost, for which sequences are kept; the last stands for the least cost, whatever it takes."""
+
+_LAST_PRICE = 1e6
+_CHUNK = 50  # situations searched together
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceCurve:
+    """Mean reward and cost, discounted, of drivers who know the future."""
+
+    frontier: Frontier
+    situations: tuple[Frontier, ...]  # of each situation that was searched
+    width: int
+
+    @property
+    def smallest_cost(self) -> float:
+        """That any of them achieved, on average."""
+        return float(self.frontier.costs[0])
+
+
+def reference_curve(
+    task: TwoWay,
+    *,
+    n_situations: int,
+    width: int = 8,
+    seed: int = 0,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> ReferenceCurve:
+    """Searches for the best drives of random situations.
+
+    Args:
+        task: the road; its observation does not matter.
+        n_situations: number of random starts.
+        width: of the beam, in each group and for each price.
+        seed: of the starts.
+        on_progress: called with the number of situations that are done.
+    """
+    require_count("n_situations", n_situations, 1)
+    require_count("width", width, 1)
+    streams = EpisodeStreams.named(seed, "two-way/reference", range(n_situations))
+    starts = task.start(streams.uniforms(0, task.n_draws))
+    frontiers: list[Frontier] = []
+    for first in range(0, n_situations, _CHUNK):
+        rows = np.arange(first, min(first + _CHUNK, n_situations))
+        frontiers += best_drives(task, rows_of(starts, rows), width=width)
+        on_progress(len(frontiers))
+    return ReferenceCurve(mean_frontier(frontiers), tuple(frontiers), width)
+
+
+def best_drives(
+    task: TwoWay, starts: RoadState, *, width: int, n_decisions: int | None = None
+) -> list[Frontier]:
+    """Returns the frontier of each situation, as far as the beam finds it."""
+    n_situations = len(starts.time)
+    situation, state = np.arange(n_situations), starts
+    reward, cost = np.zeros((2, n_situations))
+    ends: list[tuple[IntArray, FloatArray, FloatArray]] = []
+    for time in range(n_decisions or task.horizon):
+        parent, actions = _choices(state, np.array(task.target_speeds))
+        outcome = task.step(rows_of(state, parent), actions, np.empty((len(parent), 0)))
+        situation = situation[parent]
+        reward = reward[parent] + task.gamma**time * outcome.rewards
+        cost = cost[parent] + task.gamma**time * outcome.costs
+        ended = outcome.ended | (time + 1 == (n_decisions or task.horizon))
+        ends.append((situation[ended], cost[ended], reward[ended]))
+        going = np.flatnonzero(~ended)
+        group = 2 * outcome.state.speed_index + (outcome.state.target_lane[:, 0] == OWN)
+        group = situation * 2 * len(task.target_speeds) + group
+        place = outcome.state.x[:, 0]
+        orders = [price * cost - reward for price in PRICES] + [_LAST_PRICE * cost + place]
+        kept = going[_best(group[going], [order[going] for order in orders], width)]
+        state, situation = rows_of(outcome.state, kept), situation[kept]
+        reward, cost = reward[kept], cost[kept]
+    which, costs, rewards = (np.concatenate(column) for column in zip(*ends, strict=True))
+    return [upper_frontier(costs[which == s], rewards[which == s]) for s in range(n_situations)]
+
+
+def mean_frontier(frontiers: Sequence[Frontier]) -> Frontier:
+    """Returns the frontier of the mean over situations, each at a point of its own frontier."""
+    run = np.concatenate([np.diff(f.costs) for f in frontiers])
+    rise = np.concatenate([np.diff(f.rewards) for f in frontiers])
+    order = steepest_first(rise, run)
+    costs = np.cumsum([sum(f.costs[0] for f in frontiers), *run[order]])
+    rewards = np.cumsum([sum(f.rewards[0] for f in frontiers), *rise[order]])
+    return upper_frontier(costs / len(frontiers), rewards / len(frontiers))
+
+
+def _choices(state: RoadState, speeds: FloatArray) -> tuple[IntArray, IntArray]:
+    """Roads and actions that are worth trying: those that change something, and idling."""
+    lane, number = state.target_lane[:, 0], state.speed_index
+    nearest = np.array([speed_number(speed, speeds) for speed in state.cars[:, 0, SPEED]])
+    last = len(speeds) - 1
+    useful = np.zeros((len(lane), 5), np.bool_)
+    useful[:, IDLE] = True
+    useful[:, LANE_LEFT], useful[:, LANE_RIGHT] = lane == OWN, lane != OWN
+    useful[:, FASTER] = np.minimum(nearest + 1, last) != number
+    useful[:, SLOWER] = np.maximum(nearest - 1, 0) != number
+    roads, actions = np.nonzero(useful)
+    return roads, actions
+
+
+def _best(group: IntArray, losses: Sequence[FloatArray], width: int) -> IntArray:
+    """Places of those that are among the best of their group by one of the losses."""
+    kept = np.zeros(len(group), np.bool_)
+    for loss in losses:
+        order = np.lexsort((loss, group))
+        _, first, counts = np.unique(group[order], return_index=True, return_counts=True)
+        rank = np.arange(len(order)) - np.repeat(first, counts)
+        kept[order[rank < width]] = True
+    return np.flatnonzero(kept)

@@ -1,0 +1,302 @@
+"""The two-way road: overtake slow cars on the oncoming lane, or stay behind them.
+
+The ego car drives at 30 m/s behind three slower cars; two more come towards it on the other lane.
+It decides once a second, 15 times: change the lane, go faster or slower, or neither.
+
+- Reward: 0.8 times the target speed, as a share of the range from the lowest to the highest one,
+  and 0.2 if the target lane is the oncoming one.
+- Cost: 1 for a crash, which ends the episode, and 1/15 for a decision that ends on the oncoming
+  lane.
+
+Where cars are and how fast they drive at the start is random; after that all is determined.
+
+Paper: Section 5.1 and the table of highway-env, whose text differs from what was run. Defaults are
+what was run; `crash_cost=0`, `left_lane_reward=0`, `vehicles=(2, 6)`, `position_std=100`,
+`speed_std=3` and `random_drivers=True` are the text. Differs from both: the frames of the
+decision in which the ego car crashes are driven to their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.envs.gym import TaskEnv, TaskVectorEnv
+from bmdp.envs.tasks import Outcome, require_count
+from bmdp.envs.two_way import observations, physics
+from bmdp.envs.two_way.highway import HighwayRoads
+from bmdp.envs.two_way.physics import (
+    EXPONENT,
+    HEADING,
+    LANE,
+    ONCOMING,
+    OWN,
+    PRESENT,
+    PUSH_X,
+    PUSH_Y,
+    SPEED,
+    TARGET_LANE,
+    TARGET_SPEED,
+    RoadState,
+    X,
+    Y,
+)
+from bmdp.envs.two_way.pictures import picture, svg
+from bmdp.errors import ConfigError
+
+ACTIONS = ("left", "idle", "right", "faster", "slower")
+HORIZON = 15
+MOST_VEHICLES = 12
+
+Observation = Literal["kinematics", "time-to-collision"]
+Backend = Literal["batched", "highway-env"]
+
+# Where cars start, in m along their lane, and how fast, in m/s.
+_EGO_START, _EGO_SPEED = 30.0, 30.0
+_AHEAD_START, _AHEAD_STEP, _AHEAD_SPEED = 70.0, 40.0, 24.0
+_ONCOMING_START, _ONCOMING_STEP, _ONCOMING_SPEED = 200.0, 100.0, 20.0
+_EXPONENT, _EXPONENT_RANGE = 4.0, (3.5, 4.5)
+_SPEED_REWARD = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoWay:
+    """The two-way road.
+
+    Args:
+        vehicles: number of cars with the ego car, from 1 to 12, or the least and the largest of a
+            random one. The first of the others is ahead, the second oncoming, and so on in turn.
+        position_std: deviation of where they start, in m.
+        speed_std: deviation of how fast, in m/s; or two, of those ahead and of the oncoming ones.
+        target_speeds: speeds that the ego car can choose, increasing, up to 40 m/s.
+        random_drivers: whether drivers differ in how they approach the speed they want (exponent
+            from 3.5 to 4.5).
+        crash_cost: of a crash of the ego car.
+        left_lane_reward: of the oncoming lane, at every decision.
+        observation: "kinematics" (4 numbers a car) or "time-to-collision" (a grid of 3 speeds,
+            3 lanes and `ttc_seconds`).
+        ttc_seconds: how far the grid looks ahead.
+        observe_time: whether the share of the horizon that has passed is seen, too.
+        backend: "batched", which is this library's own simulation, or "highway-env".
+
+    Raises:
+        ConfigError: if a setting is out of its range.
+        MissingDependency: if highway-env is asked for and not installed.
+    """
+
+    vehicles: int | tuple[int, int] = 6
+    position_std: float = 10.0
+    speed_std: float | tuple[float, float] = (2.0, 5.0)
+    target_speeds: tuple[float, ...] = (20.0, 25.0, 30.0)
+    random_drivers: bool = False
+    crash_cost: float = 1.0
+    left_lane_reward: float = 0.2
+    observation: Observation = "kinematics"
+    ttc_seconds: int = 5
+    observe_time: bool = False
+    backend: Backend = "batched"
+    _highway: HighwayRoads | None = field(init=False, repr=False, compare=False)
+
+    name = "two-way"
+    action_names = ACTIONS
+    gamma = 0.9
+    horizon = HORIZON
+    budget_range = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        """Checks the settings, and looks for highway-env if it is to drive."""
+        if np.shape(self.vehicles) not in ((), (2,)):
+            raise ConfigError(f"vehicles must be one number, or two; got {self.vehicles}.")
+        for count in self._counts:
+            require_count("vehicles", count, 1, MOST_VEHICLES)
+        if self._counts[0] > self._counts[1]:
+            raise ConfigError(
+                f"vehicles must be the least number and the largest; got {self.vehicles}."
+            )
+        if np.shape(self.speed_std) not in ((), (2,)):
+            raise ConfigError(f"speed_std must be one number, or two; got {self.speed_std}.")
+        _require_from_zero("speed_std", self.speed_std)
+        _require_from_zero("position_std", self.position_std)
+        _require_from_zero("crash_cost", self.crash_cost)
+        _require_from_zero("left_lane_reward", self.left_lane_reward)
+        require_count("ttc_seconds", self.ttc_seconds, 1)
+        _require_speeds(self.target_speeds)
+        _require_choice("observation", self.observation, get_args(Observation))
+        _require_choice("backend", self.backend, get_args(Backend))
+        drives = self.backend == "highway-env"
+        roads = HighwayRoads(self.target_speeds) if drives else None
+        object.__setattr__(self, "_highway", roads)
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """Least and largest number of cars."""
+        if isinstance(self.vehicles, tuple | list):
+            return self.vehicles[0], self.vehicles[1]
+        return self.vehicles, self.vehicles
+
+    @property
+    def _speeds(self) -> FloatArray:
+        """Speeds that the ego car can choose."""
+        return np.array(self.target_speeds, np.float64)
+
+    @property
+    def n_draws(self) -> int:
+        """Number of cars; then place, speed and exponent of each but the ego car."""
+        return 1 + 3 * (self._counts[1] - 1)
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """Numbers from -1 to 1, or from 0 to 1."""
+        if self.observation == "kinematics":
+            low, size = -1.0, 4 * self._counts[1]
+        else:
+            low, size = 0.0, 9 * self.ttc_seconds
+        lows = np.full(size + self.observe_time, low, np.float32)
+        lows[size:] = 0
+        return spaces.Box(lows, np.ones_like(lows), dtype=np.float32)
+
+    def start(self, uniforms: FloatArray) -> RoadState:
+        """Draws where the others are and how fast they drive."""
+        n, (least, most) = len(uniforms), self._counts
+        draws = uniforms[:, 1:].reshape(n, 3, most - 1)
+        places, speeds = np.moveaxis(ndtri(np.maximum(draws[:, :2], 2.0**-53)), 1, 0)
+        low, high = _EXPONENT_RANGE if self.random_drivers else (_EXPONENT, _EXPONENT)
+        ahead = np.arange(most - 1) < most // 2
+        rank = np.arange(most - 1) - np.where(ahead, 0, most // 2)
+        along = np.where(
+            ahead, _AHEAD_START + _AHEAD_STEP * rank, _ONCOMING_START + _ONCOMING_STEP * rank
+        )
+        along = along + self.position_std * places
+        speed = np.where(ahead, _AHEAD_SPEED, _ONCOMING_SPEED)
+        speed = speed + np.where(ahead, *np.broadcast_to(self.speed_std, 2)) * speeds
+        n_others = least - 1 + np.floor(uniforms[:, :1] * (most - least + 1))
+        others = Cars(
+            x=np.where(ahead, along, physics.ROAD_LENGTH - along),
+            speed=speed,
+            exponent=low + (high - low) * draws[:, 2],
+            is_oncoming=np.broadcast_to(~ahead, (n, most - 1)),
+            present=2 * rank + ~ahead < n_others,
+        )
+        return road_state(others, self._speeds)
+
+    def step(self, state: RoadState, actions: IntArray, uniforms: FloatArray) -> Outcome:
+        """Drives for a second."""
+        if self._highway is not None:
+            after = self._highway.drive(state, actions)
+        else:
+            after = physics.copied(state)
+            physics.drive(after, actions, self._speeds, physics.FRAMES)
+        after.time[:] = state.time + 1
+        crashed = after.crashed[:, 0]
+        rewards = _SPEED_REWARD * after.speed_index / (len(self.target_speeds) - 1)
+        rewards = rewards + self.left_lane_reward * (after.target_lane[:, 0] != OWN)
+        costs = self.crash_cost * crashed + (after.lane[:, 0] != OWN) / HORIZON
+        return Outcome(after, rewards, costs, crashed | (after.time >= HORIZON))
+
+    def frames(self, state: RoadState, actions: IntArray) -> list[RoadState]:
+        """Returns the states within a decision, one for each of its 15 frames."""
+        states = []
+        for frame in range(physics.FRAMES):
+            state = physics.copied(state)
+            told = actions if frame == 0 else np.full(len(actions), physics.NO_ACTION)
+            physics.drive(state, told, self._speeds, 1)
+            states.append(state)
+        return states
+
+    def observe(self, state: RoadState) -> NDArray[Any]:
+        """Returns what is seen as one row of numbers for each road."""
+        if self.observation == "kinematics":
+            seen = observations.kinematics(state)
+        else:
+            seen = observations.collision_times(state, self._speeds, self.ttc_seconds)
+        rows = seen.reshape(len(seen), -1)
+        if not self.observe_time:
+            return rows
+        share = (state.time / HORIZON).astype(np.float32)
+        return np.concatenate([rows, share[:, None]], axis=1)
+
+
+class Cars(NamedTuple):
+    """The cars other than the ego car at the start of `N` episodes, `[N, V - 1]` each."""
+
+    x: FloatArray  # m
+    speed: FloatArray  # m/s, also the one they want
+    exponent: FloatArray
+    is_oncoming: BoolArray
+    present: BoolArray
+
+
+def road_state(others: Cars, target_speeds: FloatArray) -> RoadState:
+    """Returns roads with the ego car and others, each in the middle of its lane."""
+    n, n_others = others.x.shape
+    number = physics.speed_number(_EGO_SPEED, target_speeds)
+    cars = np.zeros((n, n_others + 1, physics.N_COLUMNS))
+    cars[:, 0, X], cars[:, 1:, X] = _EGO_START, others.x
+    cars[:, 0, SPEED], cars[:, 1:, SPEED] = _EGO_SPEED, others.speed
+    cars[:, 0, TARGET_SPEED], cars[:, 1:, TARGET_SPEED] = target_speeds[number], others.speed
+    cars[:, 0, EXPONENT], cars[:, 1:, EXPONENT] = _EXPONENT, others.exponent
+    cars[:, 0, PRESENT], cars[:, 1:, PRESENT] = 1, others.present
+    cars[:, 0, LANE], cars[:, 1:, LANE] = OWN, np.where(others.is_oncoming, ONCOMING, OWN)
+    cars[..., TARGET_LANE] = cars[..., LANE]
+    cars[..., Y] = np.where(cars[..., LANE] == OWN, physics.LANE_WIDTH, 0)
+    cars[..., HEADING] = np.where(cars[..., LANE] == OWN, 0, np.pi)
+    cars[..., [PUSH_X, PUSH_Y]] = np.nan
+    return RoadState(cars, np.full(n, number), np.zeros(n, np.int64))
+
+
+def _require_speeds(speeds: Sequence[float]) -> None:
+    """At least two, increasing, and such that the ego car can drive them."""
+    values = np.asarray(speeds, np.float64)
+    if values.ndim != 1 or len(values) < 2:
+        raise ConfigError(f"target_speeds must be at least two speeds; got {speeds}.")
+    wrong = np.flatnonzero(~(np.diff(values) > 0))
+    if len(wrong):
+        i = int(wrong[0]) + 1
+        raise ConfigError(f"target_speeds must be increasing; got {values[i]:g} at [{i}].")
+    if values[0] < 0 or values[-1] > physics.TOP_SPEED:
+        raise ConfigError(
+            f"target_speeds must be from 0 to {physics.TOP_SPEED:g} m/s; got {speeds}."
+        )
+
+
+def _require_from_zero(name: str, value: Any) -> None:
+    values = np.asarray(value)
+    if values.dtype.kind not in "iuf" or not ((values >= 0) & (values < np.inf)).all():
+        raise ConfigError(f"{name} must be from 0 on; got {value!r}.")
+
+
+def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+
+
+class TwoWayEnv(TaskEnv):
+    """One road. `render_mode="rgb_array"` draws it around the ego car, "svg" the same as text."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "svg"], "render_fps": 1}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Takes the settings of `TwoWay`."""
+        super().__init__(TwoWay(**settings), render_mode)
+
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """Returns a picture `[height, width, 3]`, or an SVG document."""
+        if self.render_mode is None:
+            return None
+        state = self._episodes.state
+        return picture(state) if self.render_mode == "rgb_array" else svg(state)
+
+
+class TwoWayVectorEnv(TaskVectorEnv):
+    """A batch of roads."""
+
+    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
+        """Takes the settings of `TwoWay`."""
+        super().__init__(TwoWay(**settings), num_envs, render_mode)
