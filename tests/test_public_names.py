@@ -12,6 +12,7 @@ PACKAGES = [
     "bmdp.envs",
     "bmdp.envs.corridors",
     "bmdp.envs.slot_filling",
+    "bmdp.envs.two_way",
     "bmdp.evaluate",
     "bmdp.exact",
     "bmdp.frontier",

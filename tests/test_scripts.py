@@ -65,11 +65,11 @@ def test_the_environments_are_drawn_and_their_frontiers_recorded(tmp_path):
     assert (tmp_path / "corridors.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_environment_benchmark_measures_both_tasks(tmp_path):
+def test_the_environment_benchmark_measures_all_tasks(tmp_path):
     out = tmp_path / "envs.json"
     script("benchmarks/envs.py").main(["--quick", "--out", str(out)])
     rows = json.loads(out.read_text())["rows"]
-    assert [row["env"] for row in rows] == ["corridors", "slot-filling"]
+    assert [row["env"] for row in rows] == ["corridors", "slot-filling", "two-way"]
     assert all(row["ratio"] > 0 for row in rows)
 
 

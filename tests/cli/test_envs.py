@@ -14,6 +14,6 @@ def test_all_environments_are_listed():
 
 def test_the_list_is_there_as_json():
     rows = json.loads(CliRunner().invoke(app, ["envs", "--json"]).stdout)
-    assert [row["name"] for row in rows] == ["corridors", "slot-filling"]
-    assert [len(row["actions"]) for row in rows] == [5, 7]
-    assert [row["horizon"] for row in rows] == [9, 10]
+    assert [row["name"] for row in rows] == ["corridors", "slot-filling", "two-way"]
+    assert [len(row["actions"]) for row in rows] == [5, 7, 5]
+    assert [row["horizon"] for row in rows] == [9, 10, 15]

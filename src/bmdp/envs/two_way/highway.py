@@ -1,12 +1,14 @@
 """The same roads driven by highway-env, which is imported only if it is asked for.
 
-highway-env lost the paper's cost, and since 2023 its cars obey a speed limit that the paper's roads
-did not have. Here its cars are put where the state says, its limits are lifted, it drives for a
-second, and the state is read back. Rewards, costs and observations follow from the state alone.
+highway-env lost the paper's cost; since 2023 its cars obey a speed limit that the paper's roads did
+not have; and its oncoming drivers brake for the ego car, which those of the paper did not see. Here
+its cars are put where the state says, its limits are lifted, it drives for a second, and the state
+is read back. Rewards, costs and observations follow from the state alone.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,19 +38,27 @@ LANES = (("a", "b", 0), ("a", "b", 1), ("b", "a", 0))
 """What highway-env calls the lanes LEFT, OWN and ONCOMING."""
 
 
+AWARE = "highway_env.vehicle.behavior.IDMVehicle"
+UNAWARE = "bmdp.envs.two_way.unaware.UnawareVehicle"
+"""Classes of the other cars."""
+
+
 class HighwayRoads:
     """Drives roads with the cars of highway-env.
 
     Args:
         target_speeds: speeds that the ego car can choose.
+        aware: whether oncoming drivers are aware of who comes towards them.
 
     Raises:
         MissingDependency: if highway-env is not installed.
     """
 
-    def __init__(self, target_speeds: Sequence[float]) -> None:
+    def __init__(self, target_speeds: Sequence[float], aware: bool) -> None:
         """Makes a road."""
-        self._env = highway_road(target_speeds)
+        self._env = highway_road(target_speeds, aware)
+        module, name = self._env.config["other_vehicles_type"].rsplit(".", 1)
+        self._driver: Any = getattr(importlib.import_module(module), name)
         lift_speed_limits(self._env)
 
     def drive(self, state: RoadState, actions: IntArray) -> RoadState:
@@ -62,14 +72,12 @@ class HighwayRoads:
 
     def _place(self, state: RoadState, n: int) -> None:
         """Puts the cars of one road on the road of highway-env."""
-        from highway_env.vehicle.behavior import IDMVehicle
-
         env = self._env
         env.steps = 0
         cars = []
         for v in np.flatnonzero(state.present[n]).tolist():
             row = state.cars[n, v]
-            car = (env.action_type.vehicle_class if v == 0 else IDMVehicle)(
+            car = (env.action_type.vehicle_class if v == 0 else self._driver)(
                 env.road,
                 row[[X, Y]],
                 heading=row[HEADING],
@@ -89,8 +97,12 @@ class HighwayRoads:
         env.observation_type.observer_vehicle = cars[0]
 
 
-def highway_road(target_speeds: Sequence[float]) -> Any:
+def highway_road(target_speeds: Sequence[float], aware: bool) -> Any:
     """Returns the `two-way-v0` of highway-env, which sees what the paper says.
+
+    Args:
+        target_speeds: speeds that the ego car can choose.
+        aware: whether oncoming drivers are aware of who comes towards them.
 
     Raises:
         MissingDependency: if highway-env is not installed.
@@ -109,8 +121,13 @@ def highway_road(target_speeds: Sequence[float]) -> Any:
         "vehicles_count": 6,
         "see_behind": True,
     }
-    action = {"type": "DiscreteMetaAction", "target_speeds": list(target_speeds)}
-    return TwoWayEnv({"observation": kinematics, "action": action})
+    return TwoWayEnv(
+        {
+            "observation": kinematics,
+            "action": {"type": "DiscreteMetaAction", "target_speeds": list(target_speeds)},
+            "other_vehicles_type": AWARE if aware else UNAWARE,
+        }
+    )
 
 
 def lift_speed_limits(env: Any) -> None:

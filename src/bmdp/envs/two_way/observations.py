@@ -74,8 +74,8 @@ def collision_times(state: RoadState, speeds: FloatArray, n_seconds: int) -> See
 
     Axes: the target speed below the current one, that one, and the one above; the lane to the left,
     the current one, and the one to the right; seconds ahead. 1 where the centres would meet if
-    nobody changed speed, 1/2 where bumpers would, and 1 off the road. Where an oncoming car will be
-    is taken to be unknown: it counts on both lanes.
+    nobody changed speed, 1/2 where bumpers would, and 1 off the road. Where an aware oncoming
+    driver will be is taken to be unknown: it counts on both lanes.
     """
     cars, speed_index = state.cars, state.speed_index
     n_roads, n_cars, _ = cars.shape

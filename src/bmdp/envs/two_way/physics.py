@@ -9,7 +9,9 @@ towards y. There are three lanes, of which two are the same strip of the road:
     ONCOMING  (2)  y = 0, driven against x
 
 Car 0 of each road is the ego car, which is told by actions what to do; the others follow the
-intelligent driver model (Treiber et al., 2000), and stay on their lane.
+intelligent driver model (Treiber et al., 2000), and stay on their lane. Whether oncoming drivers
+are aware of who comes towards them is a matter of which lane they take theirs to be: ONCOMING, or
+LEFT, on which the car ahead is the one behind them.
 """
 
 from __future__ import annotations
@@ -115,13 +117,16 @@ def copied(state: RoadState) -> RoadState:
 
 
 @njit(cache=True)
-def drive(state: RoadState, actions: IntArray, speeds: FloatArray, n_frames: int) -> None:
+def drive(
+    state: RoadState, actions: IntArray, speeds: FloatArray, aware: bool, n_frames: int
+) -> None:
     """Gives each ego car its action, and drives all roads for some frames, in place.
 
     Args:
         state: of `N` roads.
         actions: `[N]`; `NO_ACTION` to go on as before.
         speeds: target speeds of the ego car, increasing.
+        aware: whether oncoming drivers are aware of who comes towards them.
         n_frames: number of frames, 1/15 s each.
     """
     all_cars, speed_index = state.cars, state.speed_index
@@ -139,7 +144,7 @@ def drive(state: RoadState, actions: IntArray, speeds: FloatArray, n_frames: int
         cars = working[:n_cars]
         speed_index[n] = _command(cars, actions[n], speed_index[n], speeds)
         for _ in range(n_frames):
-            _drive_frame(cars)
+            _drive_frame(cars, aware)
         for k in range(n_cars):
             all_cars[n, places[k]] = cars[k, :N_COLUMNS]
 
@@ -162,12 +167,12 @@ def _command(cars: Any, action: int, speed_index: int, speeds: FloatArray) -> in
 
 
 @njit(cache=True)
-def _drive_frame(cars: Any) -> None:
+def _drive_frame(cars: Any, aware: bool) -> None:
     """All decide, then all move, then it is seen who touches whom."""
     for v in range(cars.shape[0]):
-        _control(cars, v)
+        _control(cars, v, aware)
     for v in range(cars.shape[0]):
-        _move(cars, v)
+        _move(cars, v, aware)
     for v in range(cars.shape[0]):
         for w in range(v + 1, cars.shape[0]):
             _collide(cars, v, w)
@@ -182,7 +187,7 @@ def speed_number(speed: float, speeds: FloatArray) -> int:
 
 
 @njit(cache=True)
-def _control(cars: Any, v: int) -> None:
+def _control(cars: Any, v: int, aware: bool) -> None:
     """Decides what a car does in this frame."""
     speed = cars[v, SPEED]
     if cars[v, CRASHED]:
@@ -194,7 +199,7 @@ def _control(cars: Any, v: int) -> None:
             wanted = (cars[v, TARGET_SPEED] - speed) / _TAU_SPEED
         else:
             wanted = _following(cars, v, cars[v, LANE])
-            if cars[v, LANE] != cars[v, TARGET_LANE]:
+            if aware and cars[v, LANE] != cars[v, TARGET_LANE]:
                 wanted = min(wanted, _following(cars, v, cars[v, TARGET_LANE]))
             wanted = min(max(wanted, -_LARGEST_ACCELERATION), _LARGEST_ACCELERATION)
     if speed > TOP_SPEED:
@@ -255,7 +260,7 @@ def _following(cars: Any, v: int, lane: int) -> Any:
 
 
 @njit(cache=True)
-def _move(cars: Any, v: int) -> None:
+def _move(cars: Any, v: int, aware: bool) -> None:
     """One frame of the bicycle model, and what the last collision adds to it."""
     speed, slip = cars[v, SPEED], cars[v, _SLIP]
     straight = np.sqrt(1 - slip**2)
@@ -268,13 +273,15 @@ def _move(cars: Any, v: int) -> None:
         cars[v, CRASHED] = True
     cars[v, HEADING] += speed * slip / (CAR_LENGTH / 2) * DT
     cars[v, SPEED] = speed + cars[v, _ACCELERATION] * DT
-    cars[v, LANE] = closest_lane(cars[v, Y], cars[v, HEADING])
+    cars[v, LANE] = closest_lane(cars[v, Y], cars[v, HEADING], aware)
     cars[v, _COSINE], cars[v, _SINE] = np.cos(cars[v, HEADING]), np.sin(cars[v, HEADING])
 
 
 @njit(cache=True)
-def closest_lane(y: float, heading: float) -> int:
-    """The lane closest to a car: metres across and radians of heading, added."""
+def closest_lane(y: float, heading: float, aware: bool) -> int:
+    """The lane closest to a car: metres across, and if aware radians of heading added."""
+    if not aware:
+        return OWN if abs(y - LANE_WIDTH) < abs(y) else LEFT
     ahead, back = abs(_wrapped(heading)), abs(_wrapped(heading - np.pi))
     left = abs(y) + ahead
     own = abs(y - LANE_WIDTH) + ahead

@@ -36,6 +36,7 @@ from bmdp.envs.two_way.physics import (
     EXPONENT,
     HEADING,
     LANE,
+    LEFT,
     ONCOMING,
     OWN,
     PRESENT,
@@ -78,6 +79,8 @@ class TwoWay:
         target_speeds: speeds that the ego car can choose, increasing, up to 40 m/s.
         random_drivers: whether drivers differ in how they approach the speed they want (exponent
             from 3.5 to 4.5).
+        aware_oncoming: whether oncoming drivers brake for who comes towards them, as those of
+            highway-env do today; those of the paper did not.
         crash_cost: of a crash of the ego car.
         left_lane_reward: of the oncoming lane, at every decision.
         observation: "kinematics" (4 numbers a car) or "time-to-collision" (a grid of 3 speeds,
@@ -96,6 +99,7 @@ class TwoWay:
     speed_std: float | tuple[float, float] = (2.0, 5.0)
     target_speeds: tuple[float, ...] = (20.0, 25.0, 30.0)
     random_drivers: bool = False
+    aware_oncoming: bool = False
     crash_cost: float = 1.0
     left_lane_reward: float = 0.2
     observation: Observation = "kinematics"
@@ -131,7 +135,7 @@ class TwoWay:
         _require_choice("observation", self.observation, get_args(Observation))
         _require_choice("backend", self.backend, get_args(Backend))
         drives = self.backend == "highway-env"
-        roads = HighwayRoads(self.target_speeds) if drives else None
+        roads = HighwayRoads(self.target_speeds, self.aware_oncoming) if drives else None
         object.__setattr__(self, "_highway", roads)
 
     @property
@@ -184,7 +188,7 @@ class TwoWay:
             is_oncoming=np.broadcast_to(~ahead, (n, most - 1)),
             present=2 * rank + ~ahead < n_others,
         )
-        return road_state(others, self._speeds)
+        return road_state(others, self._speeds, self.aware_oncoming)
 
     def step(self, state: RoadState, actions: IntArray, uniforms: FloatArray) -> Outcome:
         """Drives for a second."""
@@ -192,7 +196,7 @@ class TwoWay:
             after = self._highway.drive(state, actions)
         else:
             after = physics.copied(state)
-            physics.drive(after, actions, self._speeds, physics.FRAMES)
+            physics.drive(after, actions, self._speeds, self.aware_oncoming, physics.FRAMES)
         after.time[:] = state.time + 1
         crashed = after.crashed[:, 0]
         rewards = _SPEED_REWARD * after.speed_index / (len(self.target_speeds) - 1)
@@ -206,7 +210,7 @@ class TwoWay:
         for frame in range(physics.FRAMES):
             state = physics.copied(state)
             told = actions if frame == 0 else np.full(len(actions), physics.NO_ACTION)
-            physics.drive(state, told, self._speeds, 1)
+            physics.drive(state, told, self._speeds, self.aware_oncoming, 1)
             states.append(state)
         return states
 
@@ -233,7 +237,7 @@ class Cars(NamedTuple):
     present: BoolArray
 
 
-def road_state(others: Cars, target_speeds: FloatArray) -> RoadState:
+def road_state(others: Cars, target_speeds: FloatArray, aware: bool) -> RoadState:
     """Returns roads with the ego car and others, each in the middle of its lane."""
     n, n_others = others.x.shape
     number = physics.speed_number(_EGO_SPEED, target_speeds)
@@ -243,10 +247,11 @@ def road_state(others: Cars, target_speeds: FloatArray) -> RoadState:
     cars[:, 0, TARGET_SPEED], cars[:, 1:, TARGET_SPEED] = target_speeds[number], others.speed
     cars[:, 0, EXPONENT], cars[:, 1:, EXPONENT] = _EXPONENT, others.exponent
     cars[:, 0, PRESENT], cars[:, 1:, PRESENT] = 1, others.present
-    cars[:, 0, LANE], cars[:, 1:, LANE] = OWN, np.where(others.is_oncoming, ONCOMING, OWN)
-    cars[..., TARGET_LANE] = cars[..., LANE]
-    cars[..., Y] = np.where(cars[..., LANE] == OWN, physics.LANE_WIDTH, 0)
-    cars[..., HEADING] = np.where(cars[..., LANE] == OWN, 0, np.pi)
+    lanes = np.where(others.is_oncoming, ONCOMING, OWN)
+    cars[:, 0, TARGET_LANE], cars[:, 1:, TARGET_LANE] = OWN, lanes
+    is_ours = cars[..., TARGET_LANE] == OWN
+    cars[..., LANE] = np.where(is_ours, OWN, ONCOMING if aware else LEFT)
+    cars[..., Y], cars[..., HEADING] = np.where(is_ours, physics.LANE_WIDTH, 0), ~is_ours * np.pi
     cars[..., [PUSH_X, PUSH_Y]] = np.nan
     return RoadState(cars, np.full(n, number), np.zeros(n, np.int64))
 
