@@ -55,6 +55,7 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
 	$(BIN)/python benchmarks/exact.py --out benchmarks/results/exact.json
 	$(BIN)/python benchmarks/envs.py --out benchmarks/results/envs.json
+	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) out build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

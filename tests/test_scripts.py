@@ -65,12 +65,34 @@ def test_the_environments_are_drawn_and_their_frontiers_recorded(tmp_path):
     assert (tmp_path / "corridors.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_two_way_road_is_compared_measured_and_drawn(tmp_path):
+    script("examples/two_way.py").main(["--quick", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "driving.json").read_text())
+    assert [row["n_disagreements"] for row in record["equality"]] == [0] * 6
+    for row in record["scripts"]:  # the same episodes in both simulations
+        same, other = row["batched_same"], row["highway_env"]
+        assert same["reward"] == pytest.approx(other["reward"], abs=1e-6)
+        assert same["cost"] == pytest.approx(other["cost"], abs=1e-6)
+    assert record["reference"]["smallest_cost"] < 0.2
+    for name in ("careful", "bold"):
+        assert "<animateTransform" in (tmp_path / f"{name}.svg").read_text()
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_environment_benchmark_measures_all_tasks(tmp_path):
     out = tmp_path / "envs.json"
     script("benchmarks/envs.py").main(["--quick", "--out", str(out)])
     rows = json.loads(out.read_text())["rows"]
     assert [row["env"] for row in rows] == ["corridors", "slot-filling", "two-way"]
     assert all(row["ratio"] > 0 for row in rows)
+
+
+def test_the_driving_benchmark_measures_both_simulations(tmp_path):
+    out = tmp_path / "driving.json"
+    script("benchmarks/driving.py").main(["--quick", "--out", str(out)])
+    row = json.loads(out.read_text())["row"]
+    assert row["batch_ratio"] > 0
+    assert row["single_ratio"] > 0
 
 
 def test_the_operator_benchmark_measures_both_parts(tmp_path):

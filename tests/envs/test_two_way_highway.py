@@ -23,29 +23,15 @@ from bmdp.envs.two_way.physics import (
     Y,
     copied,
 )
+from scripts import script
 
-# What the ego car does: scripts, and what is meant to provoke collisions of every kind.
-SCRIPTS = [
-    [IDLE] * 15,
-    [SLOWER] * 15,
-    [SLOWER] + [IDLE] * 14,
-    [LANE_LEFT] + [FASTER] * 14,
-]
-PROVOCATIONS = [
-    [LANE_LEFT, LANE_RIGHT] * 7 + [IDLE],  # weaves
-    [LANE_LEFT, FASTER, FASTER, LANE_RIGHT, SLOWER] + [SLOWER] * 10,  # cuts in and brakes
-    [SLOWER, SLOWER, LANE_LEFT, IDLE, IDLE, IDLE]
-    + [LANE_RIGHT, FASTER] * 4
-    + [IDLE],  # squeezes in
-    [FASTER, SLOWER] * 7 + [IDLE],  # flutters
-    [SLOWER] * 6 + [LANE_LEFT] * 9,  # meets who comes towards it slowly
-]
+EXAMPLE = script("examples/two_way.py")
 
 
 def sequences(n):
     """A third random, a third scripted, a third provoking, `[n, 15]`."""
     actions = np.random.default_rng(0).integers(0, 5, (n, 15))
-    for kind, choices in ((1, SCRIPTS), (2, PROVOCATIONS)):
+    for kind, choices in ((1, EXAMPLE.SCRIPTS), (2, EXAMPLE.PROVOCATIONS)):
         rows = np.arange(kind, n, 3)
         actions[rows] = np.resize(choices, (len(rows), 15))
     return actions

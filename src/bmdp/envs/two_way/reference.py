@@ -7,7 +7,8 @@ achieves it sees cars that are far away, and knows how they will drive, so it ma
 policy can reach that sees only what the task shows.
 
 The search is a beam search. After each decision, sequences are grouped by situation, target lane
-and target speed, and within each group the best few are kept for each of several prices on cost.
+and target speed, and within each group the best few are kept for each of several prices on cost,
+and those that stay furthest behind.
 Every sequence that comes to its end is a point of its situation, and the upper frontier of these
 points is that of the situation. The curve is the mean of the situations' frontiers: it begins at
 the smallest cost that can be achieved, and has all their edges, by falling slope.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,13 +29,14 @@ from bmdp.envs.two_way.physics import (
     IDLE,
     LANE_LEFT,
     LANE_RIGHT,
+    NO_ACTION,
     OWN,
     SLOWER,
     SPEED,
     RoadState,
     speed_number,
 )
-from bmdp.envs.two_way.task import TwoWay
+from bmdp.envs.two_way.task import HORIZON, TwoWay
 from bmdp.exact.minkowski import steepest_first
 from bmdp.frontier import Frontier, upper_frontier
 from bmdp.randomness import EpisodeStreams
@@ -41,8 +44,16 @@ from bmdp.randomness import EpisodeStreams
 PRICES = (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 1000.0)
 """Of cost, for which sequences are kept; the last stands for the least cost, whatever it takes."""
 
-_LAST_PRICE = 1e6
+_HUGE_PRICE = 1e6
 _CHUNK = 50  # situations searched together
+
+
+@dataclass(frozen=True, eq=False)
+class Drives:
+    """The best drives that were found from one start."""
+
+    frontier: Frontier
+    actions: IntArray  # [vertices, 15], those of each vertex; NO_ACTION after a crash
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +61,8 @@ class ReferenceCurve:
     """Mean reward and cost, discounted, of drivers who know the future."""
 
     frontier: Frontier
-    situations: tuple[Frontier, ...]  # of each situation that was searched
+    situations: tuple[Drives, ...]
+    starts: RoadState  # of the situations
     width: int
 
     @property
@@ -80,40 +92,43 @@ def reference_curve(
     require_count("width", width, 1)
     streams = EpisodeStreams.named(seed, "two-way/reference", range(n_situations))
     starts = task.start(streams.uniforms(0, task.n_draws))
-    frontiers: list[Frontier] = []
+    drives: list[Drives] = []
     for first in range(0, n_situations, _CHUNK):
         rows = np.arange(first, min(first + _CHUNK, n_situations))
-        frontiers += best_drives(task, rows_of(starts, rows), width=width)
-        on_progress(len(frontiers))
-    return ReferenceCurve(mean_frontier(frontiers), tuple(frontiers), width)
+        drives += best_drives(task, rows_of(starts, rows), width=width)
+        on_progress(len(drives))
+    curve = mean_frontier([found.frontier for found in drives])
+    return ReferenceCurve(curve, tuple(drives), starts, width)
 
 
 def best_drives(
-    task: TwoWay, starts: RoadState, *, width: int, n_decisions: int | None = None
-) -> list[Frontier]:
-    """Returns the frontier of each situation, as far as the beam finds it."""
+    task: TwoWay, starts: RoadState, *, width: int, n_decisions: int = HORIZON
+) -> list[Drives]:
+    """Returns the frontier of each situation and its drives, as far as the beam finds them.
+
+    Args:
+        task: the road.
+        starts: of `S` situations.
+        width: of the beam, in each group and for each price.
+        n_decisions: after which the search ends.
+    """
     n_situations = len(starts.time)
-    situation, state = np.arange(n_situations), starts
-    reward, cost = np.zeros((2, n_situations))
-    ends: list[tuple[IntArray, FloatArray, FloatArray]] = []
-    for time in range(n_decisions or task.horizon):
+    state, beam = starts, _Beam.of(n_situations, n_decisions)
+    ends = []
+    for time in range(n_decisions):
         parent, actions = _choices(state, np.array(task.target_speeds))
         outcome = task.step(rows_of(state, parent), actions, np.empty((len(parent), 0)))
-        situation = situation[parent]
-        reward = reward[parent] + task.gamma**time * outcome.rewards
-        cost = cost[parent] + task.gamma**time * outcome.costs
-        ended = outcome.ended | (time + 1 == (n_decisions or task.horizon))
-        ends.append((situation[ended], cost[ended], reward[ended]))
-        going = np.flatnonzero(~ended)
-        group = 2 * outcome.state.speed_index + (outcome.state.target_lane[:, 0] == OWN)
-        group = situation * 2 * len(task.target_speeds) + group
-        place = outcome.state.x[:, 0]
-        orders = [price * cost - reward for price in PRICES] + [_LAST_PRICE * cost + place]
-        kept = going[_best(group[going], [order[going] for order in orders], width)]
-        state, situation = rows_of(outcome.state, kept), situation[kept]
-        reward, cost = reward[kept], cost[kept]
-    which, costs, rewards = (np.concatenate(column) for column in zip(*ends, strict=True))
-    return [upper_frontier(costs[which == s], rewards[which == s]) for s in range(n_situations)]
+        beam = rows_of(beam, parent)
+        beam.actions[:, time] = actions
+        beam.reward[:] += task.gamma**time * outcome.rewards
+        beam.cost[:] += task.gamma**time * outcome.costs
+        ended = outcome.ended | (time + 1 == n_decisions)
+        ends.append(rows_of(beam, ended))
+        state, beam = rows_of(outcome.state, ~ended), rows_of(beam, ~ended)
+        kept = _best(state, beam, width)
+        state, beam = rows_of(state, kept), rows_of(beam, kept)
+    every = _Beam(*(np.concatenate(column) for column in zip(*ends, strict=True)))
+    return [_drives(rows_of(every, every.situation == s)) for s in range(n_situations)]
 
 
 def mean_frontier(frontiers: Sequence[Frontier]) -> Frontier:
@@ -140,8 +155,38 @@ def _choices(state: RoadState, speeds: FloatArray) -> tuple[IntArray, IntArray]:
     return roads, actions
 
 
-def _best(group: IntArray, losses: Sequence[FloatArray], width: int) -> IntArray:
-    """Places of those that are among the best of their group by one of the losses."""
+class _Beam(NamedTuple):
+    """Sequences of actions that are being tried."""
+
+    situation: IntArray  # [n]
+    reward: FloatArray  # [n], so far
+    cost: FloatArray  # [n]
+    actions: IntArray  # [n, decisions]
+
+    @classmethod
+    def of(cls, n_situations: int, n_decisions: int) -> _Beam:
+        """One for each situation, in which nothing has been done yet."""
+        actions = np.full((n_situations, n_decisions), NO_ACTION)
+        nothing = np.zeros(n_situations)
+        return cls(np.arange(n_situations), nothing, nothing.copy(), actions)
+
+
+def _drives(ended: _Beam) -> Drives:
+    """The best of the sequences of one situation."""
+    frontier = upper_frontier(ended.cost, ended.reward)
+    assert frontier.index is not None
+    return Drives(frontier, ended.actions[frontier.index])
+
+
+def _best(state: RoadState, beam: _Beam, width: int) -> IntArray:
+    """Places of those that are among the best of their group, for one of the prices.
+
+    And of those that have cost least and are furthest behind: they can still avoid a crash.
+    """
+    is_own, n_speeds = state.target_lane[:, 0] == OWN, state.speed_index.max(initial=0) + 1
+    group = (beam.situation * n_speeds + state.speed_index) * 2 + is_own
+    losses = [price * beam.cost - beam.reward for price in PRICES]
+    losses.append(_HUGE_PRICE * beam.cost + state.x[:, 0])
     kept = np.zeros(len(group), np.bool_)
     for loss in losses:
         order = np.lexsort((loss, group))
