@@ -171,7 +171,7 @@ def main(arguments: list[str] | None = None) -> None:
     quick = asked.quick
     curve = reference_curve(TwoWay(), n_situations=5 if quick else 1000, width=2 if quick else 16)
     rows = scripts(50, 2) if quick else scripts(20_000, 300)
-    record = {
+    record: dict[str, Any] = {
         "equality": equality(2 if quick else 200),
         "scripts": rows,
         "convergence": convergence(5, [1, 2]) if quick else convergence(100, [1, 4, 16, 64]),

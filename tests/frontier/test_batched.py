@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmdp import hull_mixture, upper_frontier
-from bmdp.frontier import Mixtures, best_mixtures, frontier_values
+from bmdp.frontier import Mixtures, best_mixtures, frontier_values, frontier_vertices
 from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
 from oracles.greedy import nested_program, nested_program_exactly
 
@@ -233,3 +233,24 @@ def test_a_gpu_gives_the_same_mixtures_and_values(dtype):
     e_r, e_c = frontier_values(costs, rewards, betas[:101])
     assert abs(v_r.cpu().numpy() - e_r).max() <= TOLERANCE[dtype]
     assert (v_c.cpu().numpy() == e_c).all()
+
+
+@DTYPES
+@pytest.mark.parametrize("n_points", [1, 2, 10, 60])
+def test_vertices_are_those_of_each_state(dtype, n_points):
+    costs, rewards, _ = clouds(scaled(3000), n_points, seed=n_points, dtype=dtype)
+    found = frontier_vertices(costs, rewards)
+    tensor = frontier_vertices(*as_tensors(costs, rewards))
+    assert (tensor.points.numpy() == found.points).all()
+    assert (tensor.n_vertices.numpy() == found.n_vertices).all()
+    for n, (c, r) in enumerate(zip(costs, rewards, strict=True)):
+        expected = upper_frontier(c, r).index.tolist()
+        assert found.points[n, : found.n_vertices[n]].tolist() == expected
+        assert (found.points[n, found.n_vertices[n] :] == expected[-1]).all()
+
+
+def test_no_states_have_no_vertices():
+    for empty in (np.empty((0, 3)), torch.empty((0, 3))):
+        found = frontier_vertices(empty, empty)
+        assert tuple(found.points.shape) == (0, 1)
+        assert tuple(found.n_vertices.shape) == (0,)

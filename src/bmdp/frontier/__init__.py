@@ -1,7 +1,7 @@
 """Geometry in the (cost, reward) plane: one state readably, many states fast."""
 
-from bmdp.frontier.dispatch import best_mixtures, frontier_values
-from bmdp.frontier.mixtures import Mixtures
+from bmdp.frontier.dispatch import best_mixtures, frontier_values, frontier_vertices
+from bmdp.frontier.mixtures import Mixtures, Vertices
 from bmdp.frontier.single import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 
 __all__ = [
@@ -9,8 +9,10 @@ __all__ = [
     "Frontier",
     "Mixture",
     "Mixtures",
+    "Vertices",
     "best_mixtures",
     "frontier_values",
+    "frontier_vertices",
     "hull_mixture",
     "upper_frontier",
 ]

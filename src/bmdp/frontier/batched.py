@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite, require_shape
 from bmdp.errors import BudgetError, DataError
 from bmdp.frontier import kernels
-from bmdp.frontier.mixtures import Mixtures
+from bmdp.frontier.mixtures import Mixtures, Vertices
 
 LIMITS = {"float32": 1e18, "float64": 1e150}
 """Largest magnitude of a cost or reward: the product of two differences must stay finite."""
@@ -47,6 +47,16 @@ def frontier_values(
         space = _work_space(x, len(asked))
         _require_usable(kernels.frontier_values(x, y, asked, space, v_r, v_c), x, y)
     return v_r, v_c
+
+
+def frontier_vertices(costs: ArrayLike, rewards: ArrayLike) -> Vertices[np.ndarray[Any, Any]]:
+    """Numpy side of `bmdp.frontier.frontier_vertices`."""
+    x, y = _clouds(costs, rewards)
+    require_finite("costs", x, limit=LIMITS[x.dtype.name])
+    require_finite("rewards", y, limit=LIMITS[x.dtype.name])
+    index, count = np.empty(x.shape, np.int64), np.zeros(len(x), np.int64)
+    kernels.frontier_vertices(x, y, index, count)
+    return Vertices(index[:, : count.max(initial=1)].copy(), count)
 
 
 def _clouds(costs: ArrayLike, rewards: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray
 from bmdp.frontier import batched
-from bmdp.frontier.mixtures import Mixtures
+from bmdp.frontier.mixtures import Mixtures, Vertices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,6 +88,36 @@ def frontier_values(costs: Any, rewards: Any, betas: Any) -> tuple[Any, Any]:
 
         return tensor.frontier_values(costs, rewards, betas)
     return batched.frontier_values(costs, rewards, betas)
+
+
+@overload
+def frontier_vertices(costs: Tensor, rewards: Tensor) -> Vertices[Tensor]: ...
+@overload
+def frontier_vertices(costs: ArrayLike, rewards: ArrayLike) -> Vertices[np.ndarray[Any, Any]]: ...
+def frontier_vertices(costs: Any, rewards: Any) -> Vertices[Any]:
+    """Returns the vertices of the upper frontier of each state, as positions among its points.
+
+    Those of `upper_frontier(costs[n], rewards[n])` for every n, but for rounding. For those who
+    need more of a frontier than its values: what another function says of its vertices, say.
+
+    Args:
+        costs: x of the points, `[N, K]`, as in `best_mixtures`.
+        rewards: y of the points, `[N, K]`.
+
+    Returns:
+        Vertices: `points` `[N, V]`, by rising cost, the first of equal ones; `n_vertices` `[N]`.
+
+    Raises:
+        DataError: as in `best_mixtures`.
+
+    >>> frontier_vertices([[0.0, 1.0, 1.0, 2.0]], [[0.0, 1.0, 3.0, 4.0]]).points
+    array([[0, 2, 3]])
+    """
+    if _is_tensor(costs, rewards):
+        from bmdp.frontier import tensor
+
+        return tensor.frontier_vertices(costs, rewards)
+    return batched.frontier_vertices(costs, rewards)
 
 
 def _is_tensor(*arguments: Any) -> bool:

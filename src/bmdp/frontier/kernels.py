@@ -419,3 +419,40 @@ def frontier_values(
             vertices = _vertices(space, chunk, low, high)
             _interpolate(vertices, betas, space.edges[chunk], v_r[n], v_c[n])
     return usable
+
+
+@njit(cache=True, parallel=True)
+def frontier_vertices(
+    costs: FloatArray, rewards: FloatArray, index: IntArray, count: IntArray
+) -> None:
+    """Fills `index` `[N, K]` and `count` `[N]` with the vertices of `N` states."""
+    for n in prange(costs.shape[0]):
+        count[n] = _chain(costs[n], rewards[n], index[n])
+
+
+@njit(cache=True)
+def _chain(x: FloatArray, y: FloatArray, index: IntArray) -> int:
+    """Writes the positions of the vertices of one state, and the last one over and over.
+
+    Points come by rising cost, the first of equal ones first. A point that is not below the line
+    through the last two vertices takes the place of the last one.
+    """
+    n_vertices = 0
+    for point in np.argsort(x, kind="mergesort"):
+        cost, reward = x[point], y[point]
+        if n_vertices > 0 and reward <= y[index[n_vertices - 1]]:
+            continue
+        while n_vertices > 0:
+            last = index[n_vertices - 1]
+            if cost > x[last]:
+                if n_vertices == 1:
+                    break
+                before = index[n_vertices - 2]
+                run, rise = cost - x[before], reward - y[before]
+                if (y[last] - y[before]) * run > rise * (x[last] - x[before]):
+                    break
+            n_vertices -= 1
+        index[n_vertices] = point
+        n_vertices += 1
+    index[n_vertices:] = index[n_vertices - 1]
+    return n_vertices

@@ -1,4 +1,4 @@
-"""The value that batched mixtures come in, for numpy arrays and torch tensors alike."""
+"""The values that batched geometry comes in, for numpy arrays and torch tensors alike."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ class Mixtures(NamedTuple, Generic[ArrayT]):
     cost: ArrayT  # [N], expected
     reward: ArrayT  # [N], expected
     status: ArrayT  # [N], BudgetStatus
+
+
+class Vertices(NamedTuple, Generic[ArrayT]):
+    """The upper frontiers of `N` states, by rising cost."""
+
+    points: ArrayT  # [N, V], positions among the K points; rows are filled up with the last one
+    n_vertices: ArrayT  # [N]

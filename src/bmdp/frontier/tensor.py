@@ -13,7 +13,7 @@ from torch import Tensor
 from bmdp.arrays import require_shape
 from bmdp.errors import BmdpError, BudgetError, DataError
 from bmdp.frontier.batched import LIMITS
-from bmdp.frontier.mixtures import Mixtures
+from bmdp.frontier.mixtures import Mixtures, Vertices
 from bmdp.frontier.single import BudgetStatus
 
 
@@ -51,7 +51,8 @@ def frontier_values(costs: Tensor, rewards: Tensor, betas: Tensor) -> tuple[Tens
     n_states, n_betas = len(costs), len(betas)
     if n_states == 0:
         return costs.new_empty((0, n_betas)), costs.new_empty((0, n_betas))
-    x, y, n_vertices = _vertices(costs, rewards)
+    index, n_vertices = _vertices(costs, rewards)
+    x, y = costs.gather(1, index), rewards.gather(1, index)
     asked = betas.expand(n_states, n_betas).contiguous()
     last = n_vertices[:, None] - 1
     lower = (torch.searchsorted(x, asked, right=True) - 1).clamp(min=0).minimum(last)
@@ -60,6 +61,16 @@ def frontier_values(costs: Tensor, rewards: Tensor, betas: Tensor) -> tuple[Tens
     between = (x0 < asked) & (x0 < x1)
     share = torch.where(between, (asked - x0) / (x1 - x0), 0)
     return y0 + share * (y1 - y0), torch.where(between, asked, x0)
+
+
+@torch.no_grad()
+def frontier_vertices(costs: Tensor, rewards: Tensor) -> Vertices[Tensor]:
+    """Torch side of `bmdp.frontier.frontier_vertices`."""
+    costs, rewards, _ = _checked(costs, rewards, costs.new_zeros(0))
+    if len(costs) == 0:
+        none = torch.zeros((0, 1), dtype=torch.int64, device=costs.device)
+        return Vertices(none, none[:, 0])
+    return Vertices(*_vertices(costs, rewards))
 
 
 def _checked(costs: Tensor, rewards: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,12 +158,12 @@ def _edges(costs: Tensor, rewards: Tensor, betas: Tensor, chords: Tensor) -> Ten
     return edges
 
 
-def _vertices(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Costs and rewards of all vertices by rising cost, padded to `[N, V]`, and their number `[N]`.
+def _vertices(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of all vertices by rising cost, `[N, V]`, and their number `[N]`.
 
     A level of the loop finds the points furthest above every chord of every state. A point knows
-    its chord by the position of the chord's low end; those above no chord are dropped. Costs are
-    padded with infinity.
+    its chord by the position of the chord's low end; those above no chord are dropped. Rows are
+    filled up with their last vertex.
     """
     n_states, n_points = costs.shape
     x0, y0, x1, y1 = _ends(costs, rewards)
@@ -200,8 +211,7 @@ def _vertices(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     place = (
         torch.arange(len(found), device=costs.device) - (n_vertices.cumsum(0) - n_vertices)[rows]
     )
-    shape = (n_states, int(n_vertices.max()))
-    x = torch.full(shape, torch.inf, dtype=costs.dtype, device=costs.device)
-    y = torch.zeros_like(x)
-    x[rows, place], y[rows, place] = flat_x[found], flat_y[found]
-    return x, y, n_vertices
+    last = found[n_vertices.cumsum(0) - 1] % n_points
+    index = last[:, None].repeat(1, int(n_vertices.max()))
+    index[rows, place] = found % n_points
+    return index, n_vertices
