@@ -1,0 +1,191 @@
+"""What a column of transitions must be, and the errors that say which rows are not.
+
+A column has one entry a transition: `[N]`, or `[N, 1]`, which is taken as `[N]`. States may have
+any further shape, and are flattened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array
+from bmdp.errors import DataError
+
+REQUIRED = ("state", "action", "reward", "cost", "next_state", "terminal")
+OPTIONAL = ("truncated", "episode", "step", "budget", "next_budget", "probability")
+FIELDS = REQUIRED + OPTIONAL
+
+_MOST_ACTIONS = 2**16  # a column of more is one of times or of names, not of choices
+_FLAT = ("action", "reward", "cost", "terminal", *OPTIONAL)
+_WHAT_TO_GIVE = {
+    "cost": " Give what each transition cost; where nothing has a cost, give zeros.",
+    "terminal": " Say after which transitions the process ended; if after none, give zeros.",
+}
+
+
+def what_to_give(name: str) -> str:
+    """Returns the end of an error about a missing column."""
+    return _WHAT_TO_GIVE.get(name, "")
+
+
+def require_rows(name: str, rule: str, bad: BoolArray, fault: str = "not", hint: str = "") -> None:
+    """Checks that no row `[N]` is bad.
+
+    Raises:
+        DataError: saying how many rows are, and which is the first.
+
+    >>> require_rows("state", "be finite", np.array([False, True, True]))
+    Traceback (most recent call last):
+    bmdp.errors.DataError: state must be finite; 2 of 3 rows are not, the first is [1].
+    """
+    if not bad.any():
+        return
+    n_bad, first = int(bad.sum()), int(np.flatnonzero(bad)[0])
+    verb = "is" if n_bad == 1 else "are"
+    raise DataError(
+        f"{name} must {rule}; {n_bad} of {len(bad)} rows {verb} {fault}, the first is [{first}]."
+        f"{hint}"
+    )
+
+
+def states(name: str, values: ArrayLike) -> FloatArray:
+    """Returns states `[N, D]`, in the precision they were given in.
+
+    Raises:
+        DataError: if they are not finite real numbers.
+    """
+    array = real_array(name, values)
+    if array.ndim == 0 or (len(array) and not array.size):
+        raise DataError(f"{name} must have shape [N, D]; got {list(array.shape)}.")
+    flat = array.reshape(len(array), -1) if len(array) else array.reshape(0, 1)
+    require_rows(name, "be finite", ~np.isfinite(flat).all(axis=1))
+    return flat
+
+
+def numbers(name: str, values: ArrayLike) -> FloatArray:
+    """Returns finite numbers `[N]` of double precision."""
+    column = _column(name, values).astype(np.float64)
+    require_rows(name, "be finite", ~np.isfinite(column))
+    return column
+
+
+def whole_numbers(name: str, values: ArrayLike, hint: str = "") -> IntArray:
+    """Returns whole numbers `[N]`; floats may hold them too."""
+    column = _column(name, values)
+    if column.dtype.kind in "iub":
+        return column.astype(np.int64)
+    safe = np.where(np.isfinite(column) & (np.abs(column) < 2**53), column, 0.5)
+    require_rows(name, "be whole numbers", safe != np.floor(safe), hint=hint)
+    return safe.astype(np.int64)
+
+
+def flags(name: str, values: ArrayLike) -> BoolArray:
+    """Returns truth values `[N]`; numbers may hold them too, as 0 and 1."""
+    column = _column(name, values)
+    require_rows(name, "be True or False", (column != 0) & (column != 1))
+    return column.astype(np.bool_)
+
+
+def probabilities(name: str, values: ArrayLike) -> FloatArray:
+    """Returns probabilities `[N]`, none of them 0: what was played could be played."""
+    column = numbers(name, values)
+    require_rows(name, "be above 0 and at most 1", (column <= 0) | (column > 1))
+    return column
+
+
+def checked_columns(given: Mapping[str, ArrayLike | None]) -> dict[str, NDArray[Any]]:
+    """Returns the columns that are known, each of its type, and all of the same length.
+
+    Raises:
+        DataError: naming the column, how many of its rows are bad, and which is the first.
+    """
+    for name in REQUIRED:
+        if given.get(name) is None:
+            raise DataError(f"{name} must be given; got None.{what_to_give(name)}")
+    known = {name: given[name] for name in FIELDS if given.get(name) is not None}
+    columns = {name: _TYPES[name](name, values) for name, values in known.items()}
+    n_rows = len(columns["state"])
+    if not n_rows:
+        raise DataError("state must hold at least one transition; got none.")
+    for name, column in columns.items():
+        if len(column) != n_rows:
+            raise DataError(f"{name} must have as many rows as state, {n_rows}; got {len(column)}.")
+    _require_states_alike(columns)
+    if "truncated" in columns:
+        hint = " Where terminal means either, take those that were truncated out of it."
+        both = columns["terminal"] & columns["truncated"]
+        require_rows("terminal", "be kept apart from truncated", both, fault="both", hint=hint)
+    return columns
+
+
+def action_count(actions: IntArray, n_actions: Any) -> int:
+    """Returns the number of actions: as given, or one more than the largest that was taken.
+
+    Raises:
+        DataError: if it is no number of actions, or an action is not below it.
+    """
+    if n_actions is None:
+        n_actions = int(actions.max()) + 1
+    whole = isinstance(n_actions, int | np.integer) and not isinstance(n_actions, bool)
+    if not whole or not 1 <= n_actions <= _MOST_ACTIONS:
+        raise DataError(
+            f"n_actions must be a whole number from 1 to {_MOST_ACTIONS}; got {n_actions!r}."
+        )
+    require_rows("action", f"be below n_actions, {n_actions}", actions >= n_actions)
+    return int(n_actions)
+
+
+def _actions(name: str, values: ArrayLike) -> IntArray:
+    hint = " Only discrete actions are supported: turn others into numbers, in files by discretise."
+    if np.ndim(values) > 1 and np.shape(values)[1:] != (1,):
+        raise DataError(f"{name} must have shape [N]; got {list(np.shape(values))}.{hint}")
+    return _counts(name, values, hint)
+
+
+def _counts(name: str, values: ArrayLike, hint: str = "") -> IntArray:
+    column = whole_numbers(name, values, hint)
+    require_rows(name, "be from 0 on", column < 0)
+    return column
+
+
+def _column(name: str, values: ArrayLike) -> FloatArray | IntArray:
+    """Returns real numbers `[N]`; whole numbers stay whole."""
+    array = real_array(name, values)
+    if array.shape[1:] == (1,):
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(f"{name} must have shape [N]; got {list(array.shape)}.")
+    exact = np.asarray(values)
+    return exact.reshape(-1) if exact.dtype.kind in "iub" else array
+
+
+def _require_states_alike(columns: dict[str, NDArray[Any]]) -> None:
+    """Checks that states have one size, and gives them one precision, the finer of the two."""
+    now, after = columns["state"], columns["next_state"]
+    if now.shape != after.shape:
+        raise DataError(
+            f"next_state must have the shape of state, {list(now.shape)}; got {list(after.shape)}."
+        )
+    precision = np.result_type(now, after)
+    columns["state"] = now.astype(precision, copy=False)
+    columns["next_state"] = after.astype(precision, copy=False)
+
+
+_TYPES = {
+    "state": states,
+    "action": _actions,
+    "reward": numbers,
+    "cost": numbers,
+    "next_state": states,
+    "terminal": flags,
+    "truncated": flags,
+    "episode": whole_numbers,
+    "step": _counts,
+    "budget": numbers,
+    "next_budget": numbers,
+    "probability": probabilities,
+}

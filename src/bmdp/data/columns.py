@@ -1,0 +1,218 @@
+"""Which column of a table is which: by the names given, or else by the names in common use.
+
+States are one column of lists, or one column of numbers, or several columns: named one by one, or
+numbered, as `state_0, state_1, ...`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import real_array
+from bmdp.data import checks
+from bmdp.data.episodes import following_states, numbered_by_ends, rows_follow
+from bmdp.errors import DataError
+
+Discretise = Callable[[NDArray[Any]], ArrayLike]
+"""From actions of K numbers, `[N, K]`, to whole numbers from 0 on, `[N]`."""
+
+_COMMON = {
+    "state": ("state", "states", "obs", "observation", "observations", "s"),
+    "action": ("action", "actions", "a"),
+    "reward": ("reward", "rewards", "r"),
+    "cost": ("cost", "costs", "c"),
+    "next_state": (
+        *("next_state", "next_states", "next_obs", "next_observation", "next_observations"),
+        "s2",
+    ),
+    "terminal": ("terminal", "terminals", "terminated", "done", "dones"),
+    "truncated": ("truncated", "timeout", "timeouts"),
+    "episode": ("episode", "episode_id"),
+    "step": ("step", "t", "timestep"),
+    "budget": ("budget", "beta"),
+    "next_budget": ("next_budget", "next_beta"),
+    "probability": ("probability", "prob", "propensity"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """What the columns of a table are called, where they are not called by a common name.
+
+    States are a column of lists or of numbers, or the prefix of numbered columns (`"x"` or `"x_"`
+    of `x_0, x_1, ...`), or a tuple of columns.
+
+    >>> Columns(state=("speed", "distance"), cost="damage").cost
+    'damage'
+    """
+
+    state: str | tuple[str, ...] | None = None
+    action: str | tuple[str, ...] | None = None
+    reward: str | None = None
+    cost: str | None = None
+    next_state: str | tuple[str, ...] | None = None
+    terminal: str | None = None
+    truncated: str | None = None
+    episode: str | None = None
+    step: str | None = None
+    budget: str | None = None
+    next_budget: str | None = None
+    probability: str | None = None
+
+    @classmethod
+    def from_names(cls, names: dict[str, Any]) -> Columns:
+        """Returns columns by field.
+
+        Raises:
+            DataError: if there is no such field.
+        """
+        unknown = sorted(names.keys() - {f.name for f in fields(cls)})
+        if unknown:
+            known = ", ".join(checks.FIELDS)
+            raise DataError(f"a column must be one of {known}; got {unknown[0]!r}.")
+        return cls(**names)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns, loaded when they are asked for."""
+
+    source: str  # as errors call it
+    names: tuple[str, ...]
+    load: Callable[[Sequence[str]], list[NDArray[Any]]]
+    n_actions: int | None = None
+    is_complete: bool = False  # what it does not say is not to be inferred
+
+
+def fields_of(
+    table: Table, columns: Columns | None = None, discretise: Discretise | None = None
+) -> dict[str, Any]:
+    """Returns the fields of a batch that a table has.
+
+    Unless the table is complete, what it does not say is inferred: episodes by counting ends, if
+    rows are in order, and next states from the next row of the same episode.
+
+    Raises:
+        DataError: if a column is missing, or next states cannot be inferred.
+    """
+    where = _chosen(table, columns or Columns())
+    needed = [f for f in checks.REQUIRED if table.is_complete or f != "next_state"]
+    for field in needed:
+        if field not in where:
+            raise DataError(
+                f"{field} must be a column of {table.source}, such as "
+                f"{', '.join(_COMMON[field][:3])}; found are {', '.join(table.names)}. If it is one "
+                f"of these, name it by {field}=...{checks.what_to_give(field)}"
+            )
+    found: dict[str, Any] = {field: _loaded(field, table, where[field]) for field in where}
+    if discretise is not None:
+        actions = np.asarray(found["action"])
+        found["action"] = discretise(actions.reshape(len(actions), -1))
+    if "episode" in found:
+        found["episode"] = _numbered_names(np.asarray(found["episode"]))
+    if table.is_complete:
+        return found
+    return _completed(found)
+
+
+def _completed(found: dict[str, Any]) -> dict[str, Any]:
+    """Adds episodes and next states that are not known, where they follow from the rest."""
+    state = checks.states("state", found["state"])
+    terminal = checks.flags("terminal", found["terminal"])
+    ended = terminal | checks.flags("truncated", found.get("truncated", np.zeros(len(terminal))))
+    step = checks.whole_numbers("step", found["step"]) if "step" in found else None
+    lengths = {len(state), len(terminal), len(ended), len(state if step is None else step)}
+    if len(lengths) > 1 or 0 in lengths:
+        return found | {"next_state": found.get("next_state", state)}  # an error, when checked
+    if "episode" in found:
+        episode = checks.whole_numbers("episode", found["episode"])
+    else:
+        episode = numbered_by_ends(ended, step)
+    if "next_state" not in found:
+        after = following_states(state, terminal, episode, step)
+        return found | {"next_state": after, "episode": episode}
+    after = checks.states("next_state", found["next_state"])
+    if "episode" in found or after.shape != state.shape or not rows_follow(state, after, episode):
+        return found
+    return found | {"episode": episode}
+
+
+def _chosen(table: Table, columns: Columns) -> dict[str, tuple[str, ...]]:
+    """Returns the columns of each field, those that were named first."""
+    named = {f.name: getattr(columns, f.name) for f in fields(columns)}
+    where = {f: _named(f, given, table) for f, given in named.items() if given is not None}
+    taken = {name for names in where.values() for name in names}
+    for field in checks.FIELDS:
+        if field not in where:
+            match = _guessed(field, [n for n in table.names if n not in taken])
+            taken.update(match)
+            where |= {field: match} if match else {}
+    return where
+
+
+def _named(field: str, given: str | tuple[str, ...], table: Table) -> tuple[str, ...]:
+    several = given if isinstance(given, tuple) else (given,)
+    if several and set(several) <= set(table.names):
+        return several
+    numbered = _numbered(given, table.names) if isinstance(given, str) and "state" in field else ()
+    if numbered:
+        return numbered
+    raise DataError(
+        f"{field} must be in columns of {table.source}; {given!r} is not among "
+        f"{', '.join(table.names)}."
+    )
+
+
+def _guessed(field: str, names: Sequence[str]) -> tuple[str, ...]:
+    for name in _COMMON[field]:
+        if name in names:
+            return (name,)
+        numbered = _numbered(name, names) if "state" in field else ()
+        if numbered and re.search(r"(?<!\d)0+$", numbered[0]):
+            return numbered
+    return ()
+
+
+def _numbered(prefix: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the columns that are a prefix and a number, by number.
+
+    Raises:
+        DataError: if numbers are missing, or twice there.
+    """
+    pattern = re.compile(re.escape(prefix) + r"_?(\d+)")
+    found = sorted((int(m[1]), name) for name in names if (m := pattern.fullmatch(name)))
+    numbers = [number for number, _ in found]
+    if found and numbers[0] in (0, 1) and numbers != list(range(numbers[0], numbers[0] + len(found))):
+        listed = ", ".join(name for _, name in found)
+        raise DataError(f"columns of {prefix!r} must be numbered without gaps; got {listed}.")
+    return tuple(name for _, name in found) if numbers and numbers[0] in (0, 1) else ()
+
+
+def _loaded(field: str, table: Table, names: tuple[str, ...]) -> NDArray[Any]:
+    arrays = table.load(names)
+    if len(names) == 1:
+        return arrays[0]
+    parts = [real_array(name, array) for name, array in zip(names, arrays, strict=True)]
+    bad = [f"{n} has {list(p.shape)}" for n, p in zip(names, parts, strict=True) if p.ndim != 1]
+    if bad or len({len(part) for part in parts}) > 1:
+        raise DataError(
+            f"{field} must be of columns [N] of numbers; {bad[0] if bad else 'lengths differ'}."
+        )
+    return np.stack(parts, axis=1)
+
+
+def _numbered_names(episode: NDArray[Any]) -> NDArray[Any]:
+    """Returns episodes that have names by number, in the order in which they appear."""
+    if episode.dtype.kind not in "OUST":
+        return episode
+    names = episode.astype(object)
+    checks.require_rows("episode", "be there", np.array([not isinstance(n, str) for n in names]))
+    _, first, which = np.unique(names.astype(str), return_index=True, return_inverse=True)
+    numbers: NDArray[Any] = np.argsort(np.argsort(first))[which]
+    return numbers

@@ -1,0 +1,104 @@
+"""Episodes in a log: where they begin, which row follows which, and in which fold they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.data.checks import require_rows
+from bmdp.errors import DataError
+
+
+def numbered_by_ends(ended: BoolArray, step: IntArray | None = None) -> IntArray:
+    """Returns the number of each row's episode, where rows are in order.
+
+    Args:
+        ended: `[N]`, whether an episode ends with the row.
+        step: `[N]`, of the row in its episode. Where it does not go up, an episode begins too.
+
+    >>> numbered_by_ends(np.array([False, True, False, False])).tolist()
+    [0, 0, 1, 1]
+    """
+    begins = np.zeros(len(ended), np.bool_)
+    begins[1:] = ended[:-1]
+    if step is not None:
+        begins[1:] |= step[1:] <= step[:-1]
+    numbers: IntArray = np.cumsum(begins)
+    return numbers
+
+
+def rows_follow(state: FloatArray, next_state: FloatArray, episode: IntArray) -> bool:
+    """Whether each next state is the state of the next row, up to rounding, within episodes.
+
+    If not, rows are in no order, and say nothing of episodes.
+    """
+    inside = episode[1:] == episode[:-1]
+    return bool(np.allclose(next_state[:-1][inside], state[1:][inside], rtol=1e-4, atol=1e-6))
+
+
+def in_order(episode: IntArray, step: IntArray | None) -> IntArray:
+    """Returns the rows, episode by episode as they first appear, by step or else as they come.
+
+    >>> in_order(np.array([7, 2, 7, 2]), None).tolist()
+    [0, 2, 1, 3]
+    """
+    _, first, which = np.unique(episode, return_index=True, return_inverse=True)
+    within = np.arange(len(episode)) if step is None else step
+    rows: IntArray = np.lexsort((within, first[which]))
+    return rows
+
+
+def following_states(
+    state: FloatArray, terminal: BoolArray, episode: IntArray, step: IntArray | None
+) -> FloatArray:
+    """Returns the state after each row: that of the next row of its episode.
+
+    Nothing follows a terminal row: its next state is a copy of its state.
+
+    Raises:
+        DataError: if a row that is not terminal has no next row, or steps are missing.
+    """
+    order = in_order(episode, step)
+    goes_on = np.zeros(len(order), np.bool_)
+    goes_on[:-1] = episode[order[1:]] == episode[order[:-1]]
+    rows, after = order[goes_on], order[1:][goes_on[:-1]]
+    last = np.ones(len(order), np.bool_)
+    last[rows] = False
+    require_rows(
+        "next_state",
+        "be given, or follow from the next row of the episode",
+        last & ~terminal,
+        fault="the last of an episode that goes on",
+        hint=" Drop these rows, or give next_state.",
+    )
+    if step is not None and (step[after] != step[rows] + 1).any():
+        i = int(np.flatnonzero(step[after] != step[rows] + 1)[0])
+        raise DataError(
+            f"step must go up by 1 within an episode for next_state to follow from it; "
+            f"got {step[after[i]]} after {step[rows[i]]} at [{after[i]}]."
+        )
+    following = np.array(state)
+    following[rows] = state[after]
+    following[terminal] = state[terminal]
+    return following
+
+
+def first_rows(n_rows: int, episode: IntArray | None, step: IntArray | None) -> IntArray:
+    """Returns the rows at which an episode begins; all of them if nothing is known."""
+    if step is not None:
+        return np.flatnonzero(step == 0)
+    if episode is not None:
+        return np.sort(np.unique(episode, return_index=True)[1])
+    return np.arange(n_rows)
+
+
+def fold_numbers(episode: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Returns the fold of each row, with the rows of an episode in one fold.
+
+    Folds are drawn at random, and differ by one episode at most.
+    """
+    _, which = np.unique(episode, return_inverse=True)
+    n_episodes = int(which.max()) + 1
+    folds = np.empty(n_episodes, np.int64)
+    folds[rng.permutation(n_episodes)] = np.arange(n_episodes) % n_folds
+    return folds[which]

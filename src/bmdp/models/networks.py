@@ -1,0 +1,180 @@
+"""Networks that estimate (Q_r, Q_c): their settings, and what is left of them after training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bmdp.arrays import FloatArray
+from bmdp.errors import ConfigError
+from bmdp.policies.stored import storable
+
+if TYPE_CHECKING:
+    import torch
+
+    from bmdp.models.stacks import QStack
+
+_CHUNK = 2**22  # numbers of a layer that are computed at a time
+
+
+class Network(Protocol):
+    """The shape of a network."""
+
+    def stack(
+        self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
+    ) -> QStack:
+        """Makes networks: their number, and the numbers of a state and of actions."""
+
+
+@storable
+@dataclass(frozen=True)
+class EncoderNet:
+    """The paper's network: the budget is an input, which is encoded first.
+
+    Paper: Section 4 and the tables of the appendix. Its text has an activation after every layer.
+    The authors' code has none after the encoder and none after the first layer: `reading="code"`.
+    Those layers are then one affine map, and are computed as such.
+
+    Args:
+        hidden: units of the hidden layers.
+        encoder: units of the layers that encode the budget.
+        reading: "text" or "code".
+    """
+
+    hidden: tuple[int, ...] = (256, 128, 64)
+    encoder: tuple[int, ...] = (50,)
+    reading: Literal["text", "code"] = "text"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        _set_units(self, "hidden", least=1 if self.reading == "text" else 2)
+        _set_units(self, "encoder", least=1)
+        if self.reading not in ("text", "code"):
+            raise ConfigError(f"reading must be 'text' or 'code'; got {self.reading!r}.")
+
+    def stack(
+        self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
+    ) -> QStack:
+        """Makes networks."""
+        from bmdp.models.stacks import EncoderStack
+
+        return EncoderStack(sizes, self.hidden, self.encoder, self.reading == "text", generator)
+
+
+@storable
+@dataclass(frozen=True)
+class FrontierNet:
+    """From a state to the values at all budgets of the grid at once, for every action.
+
+    One pass gives all that a frontier needs, and every transition teaches all budgets.
+
+    Args:
+        hidden: units of the hidden layers.
+        structure: "monotone": Q_r rises with the budget, and Q_c rises, by no more than the budget
+            does; "free": budgets have nothing to do with each other.
+    """
+
+    hidden: tuple[int, ...] = (256, 128)
+    structure: Literal["monotone", "free"] = "monotone"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        _set_units(self, "hidden", least=1)
+        if self.structure not in ("monotone", "free"):
+            raise ConfigError(f"structure must be 'monotone' or 'free'; got {self.structure!r}.")
+
+    def stack(
+        self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
+    ) -> QStack:
+        """Makes networks."""
+        from bmdp.models.stacks import FrontierStack
+
+        if len(beta_grid) < 2:
+            raise ConfigError("FrontierNet needs a grid of at least two budgets.")
+        knots = np.asarray(beta_grid, np.float64)
+        return FrontierStack(sizes, self.hidden, knots, self.structure == "monotone", generator)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How numbers are brought to a size that networks like; `value = scaled * scale + centre`."""
+
+    centre: FloatArray  # [D]
+    scale: FloatArray  # [D]
+
+    @classmethod
+    def of(cls, states: NDArray[Any]) -> Scaling:
+        """Mean and deviation of each number; one that never changes is left as it is."""
+        centre, deviation = states.mean(axis=0), states.std(axis=0)
+        return cls(centre, np.where(deviation > 1e-8, deviation, 1.0))
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class NetworkQ:
+    """Q-values of a trained network, in the units of the data."""
+
+    network: EncoderNet | FrontierNet
+    parameters: NDArray[np.float32]  # [P]
+    beta_grid: FloatArray  # [B]
+    centre: FloatArray  # [D], of states
+    scale: FloatArray  # [D]
+    reward_scale: float
+    n_actions: int
+
+    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""
+        import torch
+
+        stack, budgets = self._stack
+        rows = (np.asarray(states, np.float64).reshape(len(states), -1) - self.centre) / self.scale
+        parts = []
+        with torch.no_grad():
+            for chunk in torch.tensor(rows, dtype=torch.float32).split(chunk_rows(len(budgets))):
+                parts.append(stack.grid(chunk[None], budgets)[0])
+        values = torch.cat(parts).numpy() if parts else self._nothing
+        return values[:, 0] * np.float32(self.reward_scale), values[:, 1]
+
+    @property
+    def _nothing(self) -> NDArray[np.float32]:
+        return np.empty((0, 2, self.n_actions, len(self.beta_grid)), np.float32)
+
+    @cached_property
+    def _stack(self) -> tuple[QStack, Any]:
+        """The network, and its budgets as a tensor."""
+        import torch
+
+        from bmdp.models.stacks import load_parameters
+
+        sizes = (1, len(self.centre), self.n_actions)
+        stack = self.network.stack(sizes, self.beta_grid, torch.Generator())
+        load_parameters(stack, np.asarray(self.parameters)[None])
+        return stack, grid_budgets(stack, self.beta_grid, torch.device("cpu"))
+
+
+def grid_budgets(stack: QStack, beta_grid: FloatArray, device: Any) -> Any:
+    """The budgets of a grid as a tensor; a network's own knots, if it has any."""
+    import torch
+
+    knots = getattr(stack, "knots", None)
+    return torch.tensor(beta_grid, dtype=torch.float32, device=device) if knots is None else knots
+
+
+def chunk_rows(n_budgets: int, width: int = 256) -> int:
+    """How many states to compute at a time, so that memory stays bounded."""
+    return max(1, _CHUNK // (n_budgets * width))
+
+
+def _set_units(network: Any, name: str, *, least: int) -> None:
+    """Checks the sizes of layers, and keeps them as a tuple (a list is what JSON has)."""
+    units: Sequence[int] = getattr(network, name)
+    if len(units) < least or any(not isinstance(u, int) or u < 1 for u in units):
+        raise ConfigError(
+            f"{name} must be at least {least} whole number{'s' * (least > 1)} from 1 on; got {units}."
+        )
+    object.__setattr__(network, name, tuple(units))

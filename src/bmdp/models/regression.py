@@ -1,0 +1,153 @@
+"""Fits the networks of a stack to targets, all at once, each to rows of its own.
+
+Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bmdp.models.settings import Regression
+from bmdp.models.stacks import QStack
+
+
+class Samples(NamedTuple):
+    """What `E` networks are fitted to, `n` rows each; rows of weight 0 only fill up."""
+
+    states: Tensor  # [E, n, D]
+    actions: Tensor  # [E, n]
+    budgets: Tensor  # [E, n, L], or [L] if all rows have the same
+    targets: Tensor  # [E, n, L, 2], of (Q_r, Q_c)
+    weights: Tensor  # [E, n]
+
+    def rows(self, places: Tensor) -> Samples:
+        """Some of the rows, the same of every network."""
+        budgets = self.budgets if self.budgets.ndim == 1 else self.budgets[:, places]
+        states, actions, targets, weights = (
+            t[:, places] for t in (self.states, self.actions, self.targets, self.weights)
+        )
+        return Samples(states, actions, budgets, targets, weights)
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """How a regression went, mean over networks."""
+
+    first_loss: float
+    last_loss: float
+    held_out_loss: float | None
+    n_steps: int
+
+
+def losses(stack: QStack, samples: Samples) -> Tensor:
+    """Mean squared error of Q_r plus that of Q_c on the actions taken, of each network, `[E]`."""
+    found = stack.taken(samples.states, samples.actions, samples.budgets)
+    errors = (found - samples.targets).square().mean(dim=2).sum(dim=-1)  # [E, n]
+    return (errors * samples.weights).sum(dim=1) / samples.weights.sum(dim=1).clamp(min=1e-12)
+
+
+def make_optimiser(stack: QStack, settings: Regression) -> torch.optim.Optimizer:
+    """Returns the optimiser that the settings ask for."""
+    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
+    return kind(
+        stack.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+
+
+def regress(
+    stack: QStack,
+    samples: Samples,
+    settings: Regression,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> FitRecord:
+    """Fits in place, and tells how it went.
+
+    Args:
+        stack: the networks.
+        samples: what they are fitted to.
+        settings: how.
+        optimiser: of the parameters of the stack, with the moments it has.
+        generator: on the CPU, of what is random.
+    """
+    n = samples.states.shape[1]
+    order = torch.randperm(n, generator=generator) if settings.held_out else torch.arange(n)
+    n_held_out = round(settings.held_out * n)
+    device = samples.states.device
+    held_out = samples.rows(order[:n_held_out].to(device)) if n_held_out else None
+    trained = samples.rows(order[n_held_out:].to(device)) if n_held_out else samples
+    judge = _Judge(stack, held_out, settings)
+    first_loss = last_loss = float("nan")
+    for step in range(settings.steps):
+        _set_rate(optimiser, settings, step)
+        part = _part(trained, settings.batch_size, generator)
+        optimiser.zero_grad(set_to_none=True)
+        loss = losses(stack, part)
+        loss.sum().backward()
+        if settings.clip is not None:
+            for parameter in stack.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.clamp_(-settings.clip, settings.clip)
+        is_check = step % settings.check_every == 0 or step == settings.steps - 1
+        if is_check or settings.stop_loss is not None:
+            last_loss = float(loss.mean())
+            first_loss = last_loss if step == 0 else first_loss
+            if settings.stop_loss is not None and float(loss.max()) < settings.stop_loss:
+                break
+        optimiser.step()
+        if is_check and judge.is_over():
+            break
+    return FitRecord(first_loss, last_loss, judge.finish(), step + 1)
+
+
+class _Judge:
+    """Looks at rows that are held out, and keeps the parameters that did best on them."""
+
+    def __init__(self, stack: QStack, held_out: Samples | None, settings: Regression) -> None:
+        self.stack, self.held_out, self.patience = stack, held_out, settings.patience
+        self.best, self.n_worse = float("inf"), 0
+        self.kept: list[Tensor] = []
+
+    def is_over(self) -> bool:
+        """Whether it has not got better for long."""
+        if self.held_out is None:
+            return False
+        with torch.no_grad():
+            loss = float(losses(self.stack, self.held_out).mean())
+        if loss < self.best:
+            self.best, self.n_worse = loss, 0
+            self.kept = [p.detach().clone() for p in self.stack.parameters()]
+        else:
+            self.n_worse += 1
+        return self.n_worse >= self.patience
+
+    def finish(self) -> float | None:
+        """Goes back to the best parameters, and returns their loss."""
+        if self.held_out is None:
+            return None
+        with torch.no_grad():
+            for parameter, kept in zip(self.stack.parameters(), self.kept, strict=True):
+                parameter.copy_(kept)
+        return self.best
+
+
+def _set_rate(optimiser: torch.optim.Optimizer, settings: Regression, step: int) -> None:
+    """The learning rate of a step."""
+    rate = settings.learning_rate
+    if settings.schedule == "cosine":
+        rate *= float(0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / settings.steps))))
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def _part(samples: Samples, batch_size: int | None, generator: torch.Generator) -> Samples:
+    """The rows of a step."""
+    n = samples.states.shape[1]
+    if batch_size is None or batch_size >= n:
+        return samples
+    places = torch.randint(n, (batch_size,), generator=generator)
+    return samples.rows(places.to(samples.states.device))

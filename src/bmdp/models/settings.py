@@ -1,0 +1,70 @@
+"""How a regression is done, as settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bmdp.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Regression:
+    """How networks are fitted to targets.
+
+    Args:
+        steps: of gradient descent.
+        batch_size: rows a step; all of them if None.
+        optimiser: "adam" (weight decay added to the gradient, as in the paper) or "adamw".
+        learning_rate: of the first step.
+        weight_decay: of all parameters.
+        schedule: "constant", or "cosine" down to 0 at the last step.
+        clip: largest magnitude of an element of the gradient, if any.
+        stop_loss: loss at which the regression ends, if any (the paper's rule).
+        held_out: share of the rows that are kept for checking; with it, the parameters of the best
+            check are kept, and the regression ends when `patience` checks were no better.
+        check_every: steps between two looks at the loss.
+        patience: checks.
+        start: "warm", from the parameters before, or "restart", from new ones.
+        keep_moments: whether the optimiser goes on from its moments of the regression before.
+    """
+
+    steps: int = 1000
+    batch_size: int | None = None
+    optimiser: Literal["adam", "adamw"] = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "cosine"] = "constant"
+    clip: float | None = None
+    stop_loss: float | None = None
+    held_out: float = 0.0
+    check_every: int = 50
+    patience: int = 5
+    start: Literal["warm", "restart"] = "warm"
+    keep_moments: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        for name in ("steps", "check_every", "patience"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be from 1 on; got {getattr(self, name)}.")
+        for name in ("batch_size", "clip", "stop_loss"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name} must be above 0, or None; got {value}.")
+        if self.learning_rate <= 0 or self.weight_decay < 0:
+            raise ConfigError(
+                "learning_rate must be above 0 and weight_decay from 0 on; got "
+                f"{self.learning_rate} and {self.weight_decay}."
+            )
+        if not 0 <= self.held_out < 1:
+            raise ConfigError(f"held_out must be from 0 to below 1; got {self.held_out}.")
+        for name, choices in (
+            ("optimiser", ("adam", "adamw")),
+            ("schedule", ("constant", "cosine")),
+            ("start", ("warm", "restart")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}."
+                )

@@ -1,0 +1,218 @@
+"""Several networks of one shape as one, in torch: what is trained together is computed together.
+
+Parameters have a leading axis of `E` networks, and so have inputs and outputs: network e sees its
+own rows only. Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+class LinearStack(nn.Module):
+    """`E` linear layers side by side; Xavier-uniform weights, biases 0."""
+
+    def __init__(self, n_networks: int, n_in: int, n_out: int, generator: torch.Generator) -> None:
+        """Draws the weights on the CPU, so that they are the same for every device."""
+        super().__init__()
+        bound = float(np.sqrt(6 / (n_in + n_out)))
+        drawn = torch.rand((n_networks, n_in, n_out), generator=generator)
+        self.weight = nn.Parameter((2 * drawn - 1) * bound)
+        self.bias = nn.Parameter(torch.zeros((n_networks, 1, n_out)))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """From `[E, n, n_in]` to `[E, n, n_out]`."""
+        return torch.baddbmm(self.bias, rows, self.weight)
+
+
+class QStack(nn.Module):
+    """`E` networks that estimate (Q_r, Q_c) of all actions at any state and next budget."""
+
+    n_actions: int
+
+    def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
+        """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
+        raise NotImplementedError
+
+    def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
+        """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
+        raise NotImplementedError
+
+
+class EncoderStack(QStack):
+    """The paper's network: the budget is encoded and joins the state at the first layer.
+
+    Up to the first activation all is linear in state and encoded budget. Both parts go through
+    those layers apart and are added, so that a grid of budgets takes one pass each.
+    """
+
+    def __init__(
+        self,
+        sizes: tuple[int, int, int],
+        hidden: Sequence[int],
+        encoder: Sequence[int],
+        is_literal: bool,
+        generator: torch.Generator,
+    ) -> None:
+        """Makes networks.
+
+        Args:
+            sizes: number of networks, of numbers of a state, and of actions.
+            hidden: units of the hidden layers.
+            encoder: units of the layers that encode the budget.
+            is_literal: whether every layer has an activation, as the paper's text has it; if not,
+                neither the encoder nor the first layer has one, as in the authors' code.
+            generator: of the first weights.
+        """
+        super().__init__()
+        n_networks, state_size, self.n_actions = sizes
+        widths = (1, *encoder)
+        self.encoder = nn.ModuleList(
+            LinearStack(n_networks, a, b, generator)
+            for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.first = LinearStack(n_networks, state_size + widths[-1], hidden[0], generator)
+        widths = (*hidden, 2 * self.n_actions)
+        self.others = nn.ModuleList(
+            LinearStack(n_networks, a, b, generator)
+            for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.is_literal, self.state_size = is_literal, state_size
+
+    def _encoded(self, budgets: Tensor) -> Tensor:
+        """What budgets `[E, n]` add to the first activation, biases included, `[E, n, H]`."""
+        rows = budgets[..., None]
+        for layer in self.encoder:
+            rows = torch.relu(layer(rows)) if self.is_literal else layer(rows)
+        part = torch.baddbmm(self.first.bias, rows, self.first.weight[:, self.state_size :])
+        return part if self.is_literal else self.others[0](part)
+
+    def _state_part(self, states: Tensor) -> Tensor:
+        """What states `[E, n, D]` add to the first activation, `[E, n, H]`."""
+        part = torch.bmm(states, self.first.weight[:, : self.state_size])
+        return part if self.is_literal else torch.bmm(part, self.others[0].weight)
+
+    def _rest(self, rows: Tensor) -> Tensor:
+        """From the first activation on: `[E, n, H]` to `[E, n, 2 * A]`."""
+        for layer in self.others if self.is_literal else self.others[1:]:
+            rows = layer(torch.relu(rows))
+        return rows
+
+    def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
+        """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
+        n_networks, n, _ = states.shape
+        encoded = self._encoded(budgets.expand(n_networks, -1))
+        rows = self._state_part(states)[:, :, None] + encoded[:, None]
+        values = self._rest(rows.flatten(1, 2))
+        return values.view(n_networks, n, len(budgets), 2, self.n_actions).permute(0, 1, 3, 4, 2)
+
+    def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
+        """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
+        budgets = budgets.expand(*actions.shape, budgets.shape[-1])
+        n_networks, n, n_labels = budgets.shape
+        encoded = self._encoded(budgets.flatten(1)).view(n_networks, n, n_labels, -1)
+        rows = self._state_part(states)[:, :, None] + encoded
+        values = self._rest(rows.flatten(1, 2)).view(n_networks, n, n_labels, 2, self.n_actions)
+        which = actions[:, :, None, None, None].expand(n_networks, n, n_labels, 2, 1)
+        return values.gather(-1, which)[..., 0]
+
+
+class FrontierStack(QStack):
+    """From a state to values at knots of the budget, linear in between."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, int, int],
+        hidden: Sequence[int],
+        knots: NDArray[np.float64],
+        is_monotone: bool,
+        generator: torch.Generator,
+    ) -> None:
+        """Makes networks.
+
+        Args:
+            sizes: number of networks, of numbers of a state, and of actions.
+            hidden: units of the hidden layers.
+            knots: budgets `[M]` at which values are estimated.
+            is_monotone: whether Q_r is made to rise with the budget, and Q_c to rise by no more
+                than the budget does.
+            generator: of the first weights.
+        """
+        super().__init__()
+        n_networks, state_size, self.n_actions = sizes
+        self.n_knots, self.is_monotone = len(knots), is_monotone
+        widths = (state_size, *hidden, 2 * self.n_actions * self.n_knots)
+        self.layers = nn.ModuleList(
+            LinearStack(n_networks, a, b, generator)
+            for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.register_buffer("knots", torch.tensor(knots, dtype=torch.float32), persistent=False)
+
+    def _at_knots(self, states: Tensor) -> Tensor:
+        """Values at the knots: from `[E, n, D]` to `[E, n, 2, A, M]`."""
+        rows = states
+        for layer in self.layers[:-1]:
+            rows = torch.relu(layer(rows))
+        values: Tensor = self.layers[-1](rows)
+        values = values.view(*states.shape[:2], 2, self.n_actions, self.n_knots)
+        if not self.is_monotone:
+            return values
+        knots: Tensor = self.knots  # type: ignore[assignment]
+        first, others = values[..., :1], values[..., 1:]
+        steps = torch.stack(
+            (
+                nn.functional.softplus(others[:, :, 0] - 3.0),
+                torch.sigmoid(others[:, :, 1] + 1.0) * knots.diff(),
+            ),
+            dim=2,
+        )
+        return torch.cat((first, first + steps.cumsum(-1)), dim=-1)
+
+    def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
+        """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
+        values = self._at_knots(states)
+        if budgets is self.knots:
+            return values
+        lower, share = self._place(budgets)
+        return torch.lerp(values[..., lower], values[..., lower + 1], share)
+
+    def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
+        """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
+        values = self._at_knots(states)
+        which = actions[:, :, None, None, None].expand(*actions.shape, 2, 1, self.n_knots)
+        values = values.gather(3, which)[:, :, :, 0]
+        if budgets is self.knots:
+            return values.transpose(2, 3)
+        lower, share = self._place(budgets.expand(*actions.shape, budgets.shape[-1]))
+        lower, share = (t[:, :, None].expand(-1, -1, 2, -1) for t in (lower, share))
+        found = torch.lerp(values.gather(-1, lower), values.gather(-1, lower + 1), share)
+        return found.transpose(2, 3)
+
+    def _place(self, budgets: Tensor) -> tuple[Tensor, Tensor]:
+        """Knot below each budget, and the share of the way to the next one."""
+        knots: Tensor = self.knots  # type: ignore[assignment]
+        lower = torch.searchsorted(knots, budgets.contiguous(), right=True) - 1
+        lower = lower.clamp(0, self.n_knots - 2)
+        share = (budgets - knots[lower]) / (knots[lower + 1] - knots[lower])
+        return lower, share.clamp(0, 1)
+
+
+def flat_parameters(stack: nn.Module, network: int) -> NDArray[np.float32]:
+    """All parameters of one network, in one row."""
+    rows = [p.detach()[network].reshape(-1) for p in stack.parameters()]
+    return torch.cat(rows).cpu().numpy().astype(np.float32)
+
+
+def load_parameters(stack: nn.Module, rows: NDArray[np.float32]) -> None:
+    """Sets the parameters of all networks, given one row for each, `[E, P]`."""
+    values, first = torch.tensor(rows), 0
+    with torch.no_grad():
+        for parameter in stack.parameters():
+            size = parameter[0].numel()
+            parameter.copy_(values[:, first : first + size].reshape(parameter.shape))
+            first += size
