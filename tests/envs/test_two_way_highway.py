@@ -12,9 +12,11 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, LANE_RIGHT, SLOWER, TwoWa
 from bmdp.envs.two_way.physics import (
     CRASHED,
     HEADING,
+    LANE,
     LEFT,
     N_COLUMNS,
     ONCOMING,
+    OWN,
     PRESENT,
     SPEED,
     TARGET_LANE,
@@ -222,3 +224,22 @@ def test_starts_are_those_of_highway_env():
     ]
     assert min(values) > 0.01 / 10
     assert ks_2samp(theirs[:, 0, 0], ours[:, 1, 0]).pvalue < 1e-6  # and it can tell
+
+
+def test_they_do_where_turned_cars_are_within_each_other():
+    """Overlaps of every kind, each pushed apart along the side that is nearest."""
+    rng = np.random.default_rng(3)
+    n = 60
+    ours, theirs = TwoWay(vehicles=2), TwoWay(vehicles=2, backend="highway-env")
+    state = ours.start(np.full((n, ours.n_draws), 0.5))
+    state.cars[:, 0, HEADING], state.cars[:, 1, HEADING] = rng.uniform(-1.5, 1.5, (2, n))
+    state.cars[:, 1, X] = 30 + rng.uniform(-4, 4, n)
+    state.cars[:, 1, Y] = 4 + rng.uniform(-3, 3, n)
+    state.cars[:, 1, LANE] = np.where(state.cars[:, 1, Y] > 2, OWN, LEFT)
+    state.cars[:, :, SPEED] = rng.uniform(2, 30, (n, 2))
+    mine, other = (
+        task.step(state, np.full(n, IDLE), np.empty((n, 0))).state for task in (ours, theirs)
+    )
+    assert mine.crashed.mean() > 0.5
+    for column in (X, Y, HEADING, SPEED, CRASHED):
+        assert mine.cars[..., column] == pytest.approx(other.cars[..., column], abs=1e-6)

@@ -8,9 +8,9 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp import BudgetError, ConfigError, DataError, EnvError, PolicyError
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.corridors import CorridorsVectorEnv
+from bmdp.envs.slots import BatchedSlots, SingleSlots, find_spec
 from bmdp.evaluate import Evaluation, evaluate
 from bmdp.evaluate.episodes import environment_seeds
-from bmdp.evaluate.slots import BatchedSlots, SingleSlots, find_spec
 from bmdp.exact import (
     FiniteBMDP,
     allocate_budgets,

@@ -6,7 +6,7 @@ any further shape, and are flattened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ OPTIONAL = ("truncated", "episode", "step", "budget", "next_budget", "probabilit
 FIELDS = REQUIRED + OPTIONAL
 
 _MOST_ACTIONS = 2**16  # a column of more is one of times or of names, not of choices
-_FLAT = ("action", "reward", "cost", "terminal", *OPTIONAL)
 _WHAT_TO_GIVE = {
     "cost": " Give what each transition cost; where nothing has a cost, give zeros.",
     "terminal": " Say after which transitions the process ended; if after none, give zeros.",
@@ -32,8 +31,8 @@ def what_to_give(name: str) -> str:
     return _WHAT_TO_GIVE.get(name, "")
 
 
-def require_rows(name: str, rule: str, bad: BoolArray, fault: str = "not", hint: str = "") -> None:
-    """Checks that no row `[N]` is bad.
+def require_rows(name: str, rule: str, bad: Any, fault: str = "not", hint: str = "") -> None:
+    """Checks that no row is bad, given `[N]` truth values.
 
     Raises:
         DataError: saying how many rows are, and which is the first.
@@ -106,8 +105,11 @@ def checked_columns(given: Mapping[str, ArrayLike | None]) -> dict[str, NDArray[
     for name in REQUIRED:
         if given.get(name) is None:
             raise DataError(f"{name} must be given; got None.{what_to_give(name)}")
-    known = {name: given[name] for name in FIELDS if given.get(name) is not None}
-    columns = {name: _TYPES[name](name, values) for name, values in known.items()}
+    columns: dict[str, NDArray[Any]] = {
+        name: _TYPES[name](name, values)
+        for name in FIELDS
+        if (values := given.get(name)) is not None
+    }
     n_rows = len(columns["state"])
     if not n_rows:
         raise DataError("state must hold at least one transition; got none.")
@@ -137,6 +139,29 @@ def action_count(actions: IntArray, n_actions: Any) -> int:
         )
     require_rows("action", f"be below n_actions, {n_actions}", actions >= n_actions)
     return int(n_actions)
+
+
+def positions(rows: ArrayLike, n_rows: int) -> IntArray:
+    """Returns the positions of rows that are chosen by position or mask.
+
+    Raises:
+        DataError: if there are none, or they are neither positions nor a mask `[N]`.
+    """
+    chosen = np.asarray(rows)
+    if chosen.dtype == np.bool_ and chosen.shape == (n_rows,):
+        chosen = np.flatnonzero(chosen)
+    if not chosen.size:
+        raise DataError("rows must choose at least one transition; got none.")
+    if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
+        raise DataError(
+            f"rows must be positions, or a mask [N] = [{n_rows}]; "
+            f"got {chosen.dtype} of shape {list(chosen.shape)}."
+        )
+    outside = np.flatnonzero((chosen < -n_rows) | (chosen >= n_rows))
+    if len(outside):
+        i = int(outside[0])
+        raise DataError(f"rows must be below {n_rows}; got {chosen[i]} at [{i}].")
+    return chosen
 
 
 def _actions(name: str, values: ArrayLike) -> IntArray:
@@ -175,7 +200,7 @@ def _require_states_alike(columns: dict[str, NDArray[Any]]) -> None:
     columns["next_state"] = after.astype(precision, copy=False)
 
 
-_TYPES = {
+_TYPES: dict[str, Callable[[str, ArrayLike], NDArray[Any]]] = {
     "state": states,
     "action": _actions,
     "reward": numbers,

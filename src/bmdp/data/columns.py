@@ -86,7 +86,7 @@ class Table:
     source: str  # as errors call it
     names: tuple[str, ...]
     load: Callable[[Sequence[str]], list[NDArray[Any]]]
-    n_actions: int | None = None
+    n_actions: Any = None  # as found: the batch checks it
     is_complete: bool = False  # what it does not say is not to be inferred
 
 
@@ -106,9 +106,9 @@ def fields_of(
     for field in needed:
         if field not in where:
             raise DataError(
-                f"{field} must be a column of {table.source}, such as "
-                f"{', '.join(_COMMON[field][:3])}; found are {', '.join(table.names)}. If it is one "
-                f"of these, name it by {field}=...{checks.what_to_give(field)}"
+                f"{field} must be a column of {table.source}, such as {' or '.join(_COMMON[field])}"
+                f"; found are {', '.join(table.names)}. If one of these is it, name it by "
+                f"{field}=...{checks.what_to_give(field)}"
             )
     found: dict[str, Any] = {field: _loaded(field, table, where[field]) for field in where}
     if discretise is not None:
@@ -125,11 +125,10 @@ def _completed(found: dict[str, Any]) -> dict[str, Any]:
     """Adds episodes and next states that are not known, where they follow from the rest."""
     state = checks.states("state", found["state"])
     terminal = checks.flags("terminal", found["terminal"])
+    if {np.shape(values)[:1] for values in found.values()} != {(len(state),)} or not len(state):
+        return {"next_state": state} | found  # the batch says what is wrong
     ended = terminal | checks.flags("truncated", found.get("truncated", np.zeros(len(terminal))))
     step = checks.whole_numbers("step", found["step"]) if "step" in found else None
-    lengths = {len(state), len(terminal), len(ended), len(state if step is None else step)}
-    if len(lengths) > 1 or 0 in lengths:
-        return found | {"next_state": found.get("next_state", state)}  # an error, when checked
     if "episode" in found:
         episode = checks.whole_numbers("episode", found["episode"])
     else:
@@ -160,9 +159,10 @@ def _named(field: str, given: str | tuple[str, ...], table: Table) -> tuple[str,
     several = given if isinstance(given, tuple) else (given,)
     if several and set(several) <= set(table.names):
         return several
-    numbered = _numbered(given, table.names) if isinstance(given, str) and "state" in field else ()
-    if numbered:
-        return numbered
+    if isinstance(given, str) and "state" in field:
+        numbered = _numbered(given, table.names, starts=(0, 1))
+        if numbered:
+            return numbered
     raise DataError(
         f"{field} must be in columns of {table.source}; {given!r} is not among "
         f"{', '.join(table.names)}."
@@ -173,25 +173,26 @@ def _guessed(field: str, names: Sequence[str]) -> tuple[str, ...]:
     for name in _COMMON[field]:
         if name in names:
             return (name,)
-        numbered = _numbered(name, names) if "state" in field else ()
-        if numbered and re.search(r"(?<!\d)0+$", numbered[0]):
+        numbered = _numbered(name, names, starts=(0,)) if "state" in field else ()
+        if numbered:
             return numbered
     return ()
 
 
-def _numbered(prefix: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns that are a prefix and a number, by number.
+def _numbered(prefix: str, names: Sequence[str], starts: tuple[int, ...]) -> tuple[str, ...]:
+    """Returns the columns that are a prefix and a number, by number; none if the first is another.
 
     Raises:
         DataError: if numbers are missing, or twice there.
     """
     pattern = re.compile(re.escape(prefix) + r"_?(\d+)")
     found = sorted((int(m[1]), name) for name in names if (m := pattern.fullmatch(name)))
-    numbers = [number for number, _ in found]
-    if found and numbers[0] in (0, 1) and numbers != list(range(numbers[0], numbers[0] + len(found))):
+    if not found or found[0][0] not in starts:
+        return ()
+    if [number - found[0][0] for number, _ in found] != list(range(len(found))):
         listed = ", ".join(name for _, name in found)
         raise DataError(f"columns of {prefix!r} must be numbered without gaps; got {listed}.")
-    return tuple(name for _, name in found) if numbers and numbers[0] in (0, 1) else ()
+    return tuple(name for _, name in found)
 
 
 def _loaded(field: str, table: Table, names: tuple[str, ...]) -> NDArray[Any]:

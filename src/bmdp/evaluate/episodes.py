@@ -23,8 +23,8 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite
+from bmdp.envs.slots import open_slots
 from bmdp.errors import BudgetError, ConfigError, DataError, EnvError, PolicyError
-from bmdp.evaluate.slots import open_slots
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.protocol import BudgetedPolicy, Decisions, Tracker, admitted_budgets
 from bmdp.randomness import EpisodeStreams, stream_key

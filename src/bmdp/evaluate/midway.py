@@ -9,13 +9,13 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray, read_only
+from bmdp.envs.slots import find_spec
 from bmdp.evaluate.episodes import (
     Job,
     Setting,
     checked_budgets,
     require_count,
 )
-from bmdp.evaluate.slots import find_spec
 from bmdp.evaluate.statistics import mean_interval, share_interval
 from bmdp.evaluate.workers import Progress, play_plans
 from bmdp.policies.protocol import BudgetedPolicy

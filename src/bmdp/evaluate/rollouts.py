@@ -10,13 +10,13 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import FloatArray, read_only, require_shape
+from bmdp.envs.slots import find_spec
 from bmdp.evaluate.episodes import (
     Job,
     Setting,
     checked_budgets,
     require_count,
 )
-from bmdp.evaluate.slots import find_spec
 from bmdp.evaluate.statistics import (
     mean_interval,
     quantiles,

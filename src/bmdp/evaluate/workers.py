@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from bmdp.envs.slots import Facts
 from bmdp.errors import ConfigError, EnvError, PolicyError, StoreError
 from bmdp.evaluate.episodes import Job, Player, Returns, Setting
-from bmdp.evaluate.slots import Facts
 from bmdp.policies.loading import load_policy
 from bmdp.policies.protocol import BudgetedPolicy
 

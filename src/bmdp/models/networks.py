@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from bmdp.models.stacks import QStack
 
 _CHUNK = 2**22  # numbers of a layer that are computed at a time
-
-
-class Network(Protocol):
-    """The shape of a network."""
-
-    def stack(
-        self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
-    ) -> QStack:
-        """Makes networks: their number, and the numbers of a state and of actions."""
 
 
 @storable
@@ -50,6 +41,8 @@ class EncoderNet:
     encoder: tuple[int, ...] = (50,)
     reading: Literal["text", "code"] = "text"
 
+    covers_grid: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         """Checks the settings."""
         _set_units(self, "hidden", least=1 if self.reading == "text" else 2)
@@ -60,7 +53,7 @@ class EncoderNet:
     def stack(
         self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
     ) -> QStack:
-        """Makes networks."""
+        """Makes networks: their number, and the numbers of a state and of actions."""
         from bmdp.models.stacks import EncoderStack
 
         return EncoderStack(sizes, self.hidden, self.encoder, self.reading == "text", generator)
@@ -82,6 +75,8 @@ class FrontierNet:
     hidden: tuple[int, ...] = (256, 128)
     structure: Literal["monotone", "free"] = "monotone"
 
+    covers_grid: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Checks the settings."""
         _set_units(self, "hidden", least=1)
@@ -91,7 +86,7 @@ class FrontierNet:
     def stack(
         self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
     ) -> QStack:
-        """Makes networks."""
+        """Makes networks: their number, and the numbers of a state and of actions."""
         from bmdp.models.stacks import FrontierStack
 
         if len(beta_grid) < 2:
@@ -135,8 +130,9 @@ class NetworkQ:
         rows = (np.asarray(states, np.float64).reshape(len(states), -1) - self.centre) / self.scale
         parts = []
         with torch.no_grad():
-            for chunk in torch.tensor(rows, dtype=torch.float32).split(chunk_rows(len(budgets))):
-                parts.append(stack.grid(chunk[None], budgets)[0])
+            for first in range(0, len(rows), step := chunk_rows(len(budgets))):
+                part = torch.tensor(rows[first : first + step], dtype=torch.float32)
+                parts.append(stack.grid(part[None], budgets)[0])
         values = torch.cat(parts).numpy() if parts else self._nothing
         return values[:, 0] * np.float32(self.reward_scale), values[:, 1]
 
@@ -175,6 +171,6 @@ def _set_units(network: Any, name: str, *, least: int) -> None:
     units: Sequence[int] = getattr(network, name)
     if len(units) < least or any(not isinstance(u, int) or u < 1 for u in units):
         raise ConfigError(
-            f"{name} must be at least {least} whole number{'s' * (least > 1)} from 1 on; got {units}."
+            f"{name} must be whole numbers from 1 on, at least {least} of them; got {units}."
         )
     object.__setattr__(network, name, tuple(units))

@@ -5,12 +5,12 @@ Importing this module imports torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from bmdp.models.problem import FitRecord
 from bmdp.models.settings import Regression
 from bmdp.models.stacks import QStack
 
@@ -33,16 +33,6 @@ class Samples(NamedTuple):
         return Samples(states, actions, budgets, targets, weights)
 
 
-@dataclass(frozen=True)
-class FitRecord:
-    """How a regression went, mean over networks."""
-
-    first_loss: float
-    last_loss: float
-    held_out_loss: float | None
-    n_steps: int
-
-
 def losses(stack: QStack, samples: Samples) -> Tensor:
     """Mean squared error of Q_r plus that of Q_c on the actions taken, of each network, `[E]`."""
     found = stack.taken(samples.states, samples.actions, samples.budgets)
@@ -53,9 +43,7 @@ def losses(stack: QStack, samples: Samples) -> Tensor:
 def make_optimiser(stack: QStack, settings: Regression) -> torch.optim.Optimizer:
     """Returns the optimiser that the settings ask for."""
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
-    return kind(
-        stack.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
+    return kind(stack.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
 def regress(
@@ -87,7 +75,7 @@ def regress(
         part = _part(trained, settings.batch_size, generator)
         optimiser.zero_grad(set_to_none=True)
         loss = losses(stack, part)
-        loss.sum().backward()
+        loss.sum().backward()  # type: ignore[no-untyped-call]
         if settings.clip is not None:
             for parameter in stack.parameters():
                 if parameter.grad is not None:

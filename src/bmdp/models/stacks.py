@@ -7,6 +7,8 @@ own rows only. Importing this module imports torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,14 +75,12 @@ class EncoderStack(QStack):
         n_networks, state_size, self.n_actions = sizes
         widths = (1, *encoder)
         self.encoder = nn.ModuleList(
-            LinearStack(n_networks, a, b, generator)
-            for a, b in zip(widths[:-1], widths[1:], strict=True)
+            LinearStack(n_networks, a, b, generator) for a, b in pairwise(widths)
         )
         self.first = LinearStack(n_networks, state_size + widths[-1], hidden[0], generator)
         widths = (*hidden, 2 * self.n_actions)
         self.others = nn.ModuleList(
-            LinearStack(n_networks, a, b, generator)
-            for a, b in zip(widths[:-1], widths[1:], strict=True)
+            LinearStack(n_networks, a, b, generator) for a, b in pairwise(widths)
         )
         self.is_literal, self.state_size = is_literal, state_size
 
@@ -95,7 +95,8 @@ class EncoderStack(QStack):
     def _state_part(self, states: Tensor) -> Tensor:
         """What states `[E, n, D]` add to the first activation, `[E, n, H]`."""
         part = torch.bmm(states, self.first.weight[:, : self.state_size])
-        return part if self.is_literal else torch.bmm(part, self.others[0].weight)
+        second: Any = self.others[0]
+        return part if self.is_literal else torch.bmm(part, second.weight)
 
     def _rest(self, rows: Tensor) -> Tensor:
         """From the first activation on: `[E, n, H]` to `[E, n, 2 * A]`."""
@@ -148,8 +149,7 @@ class FrontierStack(QStack):
         self.n_knots, self.is_monotone = len(knots), is_monotone
         widths = (state_size, *hidden, 2 * self.n_actions * self.n_knots)
         self.layers = nn.ModuleList(
-            LinearStack(n_networks, a, b, generator)
-            for a, b in zip(widths[:-1], widths[1:], strict=True)
+            LinearStack(n_networks, a, b, generator) for a, b in pairwise(widths)
         )
         self.register_buffer("knots", torch.tensor(knots, dtype=torch.float32), persistent=False)
 

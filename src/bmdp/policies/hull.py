@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
 from bmdp.errors import DataError
 from bmdp.frontier import Frontier, best_mixtures, upper_frontier
+from bmdp.policies.greedy import PLAIN, GreedyRule
 from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
 from bmdp.policies.stored import storable
 
@@ -57,6 +58,7 @@ class HullPolicy(OneStepPolicy):
 
     q_function: QFunction
     beta_grid: FloatArray  # [B], budgets that can be handed on, rising
+    rule: GreedyRule = PLAIN
 
     def __post_init__(self) -> None:
         """Checks the grid and makes it read-only."""
@@ -106,7 +108,7 @@ class HullPolicy(OneStepPolicy):
         wanted = (len(states), None, len(self.beta_grid))
         require_shape("q_r", q_r, wanted, f"[{len(states)}, A, {len(self.beta_grid)}]")
         require_shape("q_c", q_c, q_r.shape, "of q_r")
-        return q_c.reshape(len(states), -1), q_r.reshape(len(states), -1)
+        return self.rule.points(q_r, q_c)
 
 
 def _state_numbers(states: NDArray[Any], n_states: int) -> IntArray:

@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.envs import ENV_IDS
+from bmdp.envs.registry import ENV_IDS
 from bmdp.errors import ConfigError, EnvError
 
 _OURS = ("num_envs", "render_mode", "vectorization_mode")  # settings that are decided here

@@ -7,7 +7,7 @@ from gymnasium.vector import AutoresetMode
 
 from bmdp import ConfigError, EnvError
 from bmdp.envs.corridors import CorridorsVectorEnv
-from bmdp.evaluate.slots import BatchedSlots, SingleSlots, find_spec, open_slots
+from bmdp.envs.slots import BatchedSlots, SingleSlots, find_spec, open_slots
 from evaluate.problems import Walk, walk_spec
 
 ALL = np.ones(4, bool)

@@ -1,0 +1,295 @@
+"""Logged transitions as one value: what was seen, done, earned and paid, and what came next.
+
+The log says what happened, and not more: a column that is not known is None. Two ways in which a
+row can be the last of its episode are kept apart, because learning treats them differently:
+
+- *terminal*: the process ended. Nothing follows, so nothing more is earned or paid.
+- *truncated*: the log stops, but the process would have gone on. What follows is estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
+from bmdp.data import episodes
+from bmdp.data.checks import FIELDS, REQUIRED, action_count, checked_columns, positions
+from bmdp.data.columns import Columns, Discretise, Table, fields_of
+from bmdp.data.frames import frame_of, frame_table
+from bmdp.data.hdf5 import hdf5_table, write_hdf5
+from bmdp.data.joining import joined
+from bmdp.data.minari import read_minari, write_minari
+from bmdp.data.npz import npz_table, write_npz
+from bmdp.data.parquet import parquet_table, write_parquet
+from bmdp.data.stores import AnyPath
+from bmdp.data.summary import BatchSummary, summarised
+from bmdp.envs.tasks import require_count
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class TransitionBatch:
+    """`N` transitions, checked once and read-only. The first six columns are required.
+
+    Args:
+        state: `[N, D]`. Kept as float32 if that is what it is, else as float64. `[N]` becomes
+            `[N, 1]`, and states of several axes are flattened.
+        action: `[N]`, whole numbers from 0.
+        reward: `[N]`.
+        cost: `[N]`.
+        next_state: `[N, D]`; ignored where terminal, but it must be there.
+        terminal: `[N]`, whether the process ended.
+        truncated: `[N]`, whether the log stops here although the process would have gone on.
+        episode: `[N]`, number of the episode.
+        step: `[N]`, number of the step in its episode, from 0.
+        budget: `[N]`, held before the decision.
+        next_budget: `[N]`, handed on.
+        probability: `[N]`, of the action under the policy that was logged, above 0.
+        n_actions: by default one more than the largest action.
+
+    Raises:
+        DataError: naming the column, how many of its rows are bad, and which is the first.
+
+    Paper: Section 3.1, the batch D.
+
+    >>> batch = TransitionBatch(
+    ...     state=[0.0, 1.0, 0.0],
+    ...     action=[1, 0, 1],
+    ...     reward=[0.0, 1.0, 0.0],
+    ...     cost=[0.0, 0.5, 0.0],
+    ...     next_state=[1.0, 2.0, 1.0],
+    ...     terminal=[False, True, False],
+    ... )
+    >>> batch
+    TransitionBatch(3 transitions, states of 1 numbers, 2 actions)
+    >>> batch.take(batch.terminal).cost
+    array([0.5])
+    """
+
+    state: FloatArray  # [N, D]
+    action: IntArray  # [N]
+    reward: FloatArray  # [N]
+    cost: FloatArray  # [N]
+    next_state: FloatArray  # [N, D]
+    terminal: BoolArray  # [N]
+    truncated: BoolArray | None  # [N]
+    episode: IntArray | None  # [N]
+    step: IntArray | None  # [N]
+    budget: FloatArray | None  # [N]
+    next_budget: FloatArray | None  # [N]
+    probability: FloatArray | None  # [N]
+    n_actions: int
+
+    def __init__(  # noqa: PLR0913
+        self,
+        state: ArrayLike,
+        action: ArrayLike,
+        reward: ArrayLike,
+        cost: ArrayLike,
+        next_state: ArrayLike,
+        terminal: ArrayLike,
+        *,
+        truncated: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        step: ArrayLike | None = None,
+        budget: ArrayLike | None = None,
+        next_budget: ArrayLike | None = None,
+        probability: ArrayLike | None = None,
+        n_actions: int | None = None,
+    ) -> None:
+        """Checks the columns, and makes them read-only."""
+        given = {
+            **dict(zip(REQUIRED, (state, action, reward, cost, next_state, terminal), strict=True)),
+            **{"truncated": truncated, "episode": episode, "step": step, "budget": budget},
+            **{"next_budget": next_budget, "probability": probability},
+        }
+        columns = {name: read_only(values) for name, values in checked_columns(given).items()}
+        self._set(columns, action_count(columns["action"], n_actions))
+
+    def _set(self, columns: Mapping[str, NDArray[Any]], n_actions: int) -> None:
+        """Takes columns that nobody else holds."""
+        for name in FIELDS:
+            if name in columns:
+                columns[name].setflags(write=False)
+            object.__setattr__(self, name, columns.get(name))
+        object.__setattr__(self, "n_actions", n_actions)
+
+    @classmethod
+    def _of(cls, columns: Mapping[str, NDArray[Any]], n_actions: int) -> TransitionBatch:
+        """Returns a batch of columns that are known to be right."""
+        batch = object.__new__(cls)
+        batch._set(columns, n_actions)
+        return batch
+
+    def __len__(self) -> int:
+        """Number of transitions."""
+        return len(self.state)
+
+    def __repr__(self) -> str:
+        return (
+            f"TransitionBatch({len(self):,} transitions, states of {self.state_size} numbers, "
+            f"{self.n_actions} actions)"
+        )
+
+    @property
+    def state_size(self) -> int:
+        """D, how many numbers a state has."""
+        return int(self.state.shape[1])
+
+    def take(self, rows: ArrayLike) -> TransitionBatch:
+        """Returns some of the transitions, chosen by position or mask; positions may repeat.
+
+        Raises:
+            DataError: if there are none, or rows are neither positions nor a mask `[N]`.
+        """
+        chosen = positions(rows, len(self))
+        columns = {name: values[chosen] for name, values in self.to_arrays().items()}
+        return self._of(columns, self.n_actions)
+
+    @classmethod
+    def concatenate(cls, batches: Iterable[TransitionBatch]) -> TransitionBatch:
+        """Returns all transitions of several batches, in order.
+
+        Optional columns are kept only if all batches have them. Episodes are numbered anew from the
+        second batch on, so that those of different batches stay different.
+
+        Raises:
+            DataError: if there is no batch, or their states differ in size.
+        """
+        held = list(batches)
+        columns = joined([batch.to_arrays() for batch in held])
+        return cls._of(columns, max(batch.n_actions for batch in held))
+
+    def folds(self, n_folds: int, rng: np.random.Generator) -> IntArray:
+        """Returns the fold of each row, `[N]`, drawn at random.
+
+        All rows of an episode are in one fold, and folds differ by one episode at most. Where
+        episodes are unknown each row is one.
+
+        Raises:
+            ConfigError: if there are fewer than two folds, or more than episodes.
+        """
+        episode = np.arange(len(self)) if self.episode is None else self.episode
+        require_count("n_folds", n_folds, 2, len(np.unique(episode)))
+        return episodes.fold_numbers(episode, n_folds, rng)
+
+    def starts(self) -> IntArray:
+        """Returns the rows at which an episode begins.
+
+        They are those of step 0; or the first of each episode, if steps are unknown; or all rows,
+        if episodes are too.
+        """
+        return episodes.first_rows(len(self), self.episode, self.step)
+
+    def summary(self) -> BatchSummary:
+        """Returns what the batch holds, and what to beware of."""
+        return summarised(self.to_arrays(), self.n_actions)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Returns the columns that are known, by name."""
+        named = {name: getattr(self, name) for name in FIELDS}
+        return {name: values for name, values in named.items() if values is not None}
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Mapping[str, Any],
+        *,
+        n_actions: int | None = None,
+        **names: str | tuple[str, ...],
+    ) -> TransitionBatch:
+        """Returns a batch of named arrays.
+
+        Args:
+            arrays: columns, under the names of the fields or names in common use.
+            n_actions: as for a batch.
+            names: field and name, where it is another: `from_arrays(log, cost="damage")`.
+        """
+        held = {name: values for name, values in arrays.items() if values is not None}
+        table = Table(
+            "arrays", tuple(held), lambda chosen: [held[name] for name in chosen], n_actions, True
+        )
+        return cls._from_table(table, Columns.from_names(names))
+
+    @classmethod
+    def from_pandas(
+        cls, frame: Any, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of a data frame; see `from_parquet`."""
+        return cls._from_table(frame_table(frame), columns, discretise)
+
+    def to_pandas(self) -> Any:
+        """Returns a data frame, with states in columns `state_0, state_1, ...`."""
+        return frame_of(self.to_arrays(), self.n_actions)
+
+    @classmethod
+    def from_parquet(
+        cls, path: AnyPath, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of a Parquet file.
+
+        Unless `to_parquet` wrote it, what the file does not say is inferred: episodes by counting
+        ends, if each row follows the one before it, and next states from the next row.
+
+        Args:
+            path: of the file.
+            columns: what its columns are called, where that is not to be guessed.
+            discretise: gives actions `[N, K]` whole numbers `[N]`, if they are none yet.
+        """
+        return cls._from_table(parquet_table(path), columns, discretise)
+
+    def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Writes a Parquet file, with states as lists."""
+        write_parquet(self.to_arrays(), self.n_actions, path, overwrite=overwrite)
+
+    @classmethod
+    def from_hdf5(
+        cls, path: AnyPath, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of an HDF5 file of flat arrays, as those of DSRL; see `from_parquet`."""
+        return cls._from_table(hdf5_table(path), columns, discretise)
+
+    def to_hdf5(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Writes an HDF5 file of flat arrays under the names of DSRL."""
+        write_hdf5(self.to_arrays(), self.n_actions, path, overwrite=overwrite)
+
+    @classmethod
+    def from_npz(
+        cls, path: AnyPath, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of an npz file of arrays; see `from_parquet`. Pickles are refused."""
+        return cls._from_table(npz_table(path), columns, discretise)
+
+    def to_npz(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Writes an npz file, with arrays under the names of the fields."""
+        write_npz(self.to_arrays(), self.n_actions, path, overwrite=overwrite)
+
+    @classmethod
+    def from_minari(cls, dataset: Any, *, discretise: Discretise | None = None) -> TransitionBatch:
+        """Returns the steps of a Minari dataset that was recorded with infos, costs among them.
+
+        Args:
+            dataset: a `MinariDataset`, or the id or the folder of one that is on this machine.
+            discretise: as for `from_parquet`.
+        """
+        fields, n_actions = read_minari(dataset, discretise)
+        return cls(**fields, n_actions=n_actions)
+
+    def to_minari(self, dataset_id: str, **details: Any) -> Any:
+        """Writes whole episodes as a Minari dataset, and returns it. They are numbered anew.
+
+        Args:
+            dataset_id: such as `corridors/random-v0`.
+            details: for `minari.create_dataset_from_buffers`: `env`, `author`, `description`, ...
+        """
+        return write_minari(self.to_arrays(), self.n_actions, dataset_id, details)
+
+    @classmethod
+    def _from_table(
+        cls, table: Table, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        return cls(**fields_of(table, columns, discretise), n_actions=table.n_actions)

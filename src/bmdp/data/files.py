@@ -1,0 +1,53 @@
+"""Logs by the names of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bmdp.data.batch import TransitionBatch
+from bmdp.data.columns import Columns, Discretise
+from bmdp.data.stores import AnyPath
+from bmdp.errors import DataError
+
+_READERS = {
+    ".parquet": TransitionBatch.from_parquet,
+    ".h5": TransitionBatch.from_hdf5,
+    ".hdf5": TransitionBatch.from_hdf5,
+    ".npz": TransitionBatch.from_npz,
+}
+
+
+def load_batch(
+    path: AnyPath, columns: Columns | None = None, discretise: Discretise | None = None
+) -> TransitionBatch:
+    """Returns the transitions of a file: Parquet, HDF5 or npz, going by its suffix.
+
+    Args:
+        path: of the file.
+        columns: what its columns are called, where that is not to be guessed.
+        discretise: gives actions `[N, K]` whole numbers `[N]`, if they are none yet.
+
+    Raises:
+        StoreError: if there is no such file, or it is not what its suffix says.
+        DataError: if the suffix is unknown, or the file does not hold transitions.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in _READERS:
+        known = ", ".join(_READERS)
+        raise DataError(f"path must end in one of {known}; got {str(path)!r}.")
+    return _READERS[suffix](path, columns=columns, discretise=discretise)
+
+
+def load_batches(
+    paths: Iterable[AnyPath], columns: Columns | None = None, discretise: Discretise | None = None
+) -> TransitionBatch:
+    """Returns the transitions of several files, one after the other, as `load_batch` reads them.
+
+    Columns that are not in all files are dropped, and episodes of different files stay different.
+
+    Raises:
+        StoreError: if there is no such file, or it is not what its suffix says.
+        DataError: if a suffix is unknown, or a file does not hold transitions of the same size.
+    """
+    return TransitionBatch.concatenate(load_batch(path, columns, discretise) for path in paths)

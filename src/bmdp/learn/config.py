@@ -1,0 +1,119 @@
+"""What is learned and how, as settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from bmdp.arrays import FloatArray
+from bmdp.errors import ConfigError
+from bmdp.models import EncoderNet, Model, Regression
+
+
+@dataclass(frozen=True)
+class BFTQConfig:
+    """Settings of budgeted fitted Q-iteration.
+
+    Args:
+        gamma: discount of rewards, and of costs if these have none of their own.
+        cost_gamma: discount of costs.
+        budget_range: lowest and highest budget that the policy will take.
+        n_budgets: of the grid between them.
+        model: what estimates (Q_r, Q_c).
+        regression: how networks are fitted.
+        iterations: at most.
+        stop_delta: loss of the old models on the new targets at which it stops (the paper's rule);
+            0 for never.
+        valuation: "crossed": two models, each fitted to half of the episodes; one chooses the
+            vertices, the other values them. "self": one model does both, as in the paper.
+        acting: of two models, "average": the policy uses their mean; "crossed": a coin says which
+            one chooses, and the other sets the probability.
+        slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in multiples of
+            the slope from the cheapest to the best-paid vertex; 0 for no cap.
+        cost_floor: least Q_c that is believed.
+        labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
+            range, or the "stored" ones of the data, as in the paper.
+        n_labels: number of labels of a row; models that cover the grid take all of it.
+        reward_scale: that rewards are divided by; the largest magnitude of the data, if not given.
+        chunk: states whose frontiers are built at a time.
+    """
+
+    gamma: float
+    cost_gamma: float | None = None
+    budget_range: tuple[float, float] = (0.0, 1.0)
+    n_budgets: int = 41
+    model: Model = field(default_factory=EncoderNet)
+    regression: Regression = field(default_factory=Regression)
+    iterations: int = 10
+    stop_delta: float = 0.0
+    valuation: Literal["crossed", "self"] = "crossed"
+    acting: Literal["average", "crossed"] = "average"
+    slope_cap: float = 3.0
+    cost_floor: float = 0.0
+    labels: Literal["uniform", "stored"] = "uniform"
+    n_labels: int = 1
+    reward_scale: float | None = None
+    chunk: int = 4096
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        for name in ("gamma", "cost_gamma"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
+        low, high = self.budget_range
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
+        object.__setattr__(self, "budget_range", (float(low), float(high)))
+        for name, least in (("n_budgets", 2), ("iterations", 1), ("n_labels", 1), ("chunk", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be from {least} on; got {getattr(self, name)}.")
+        for name in ("stop_delta", "slope_cap"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must be from 0 on; got {getattr(self, name)}.")
+        if self.reward_scale is not None and not self.reward_scale > 0:
+            raise ConfigError(f"reward_scale must be above 0; got {self.reward_scale}.")
+        for name, choices in (
+            ("valuation", ("crossed", "self")),
+            ("acting", ("average", "crossed")),
+            ("labels", ("uniform", "stored")),
+        ):
+            require_choice(name, getattr(self, name), choices)
+
+    @property
+    def beta_grid(self) -> FloatArray:
+        """Budgets that can be handed on."""
+        return np.linspace(*self.budget_range, self.n_budgets)
+
+
+@dataclass(frozen=True)
+class FTQConfig:
+    """Settings of fitted Q-iteration on reward - price * cost.
+
+    Args:
+        gamma: discount.
+        price: of a unit of cost, in rewards.
+        model: what estimates Q; its budgets are not used.
+        regression: how networks are fitted.
+        iterations: at most.
+        stop_delta: loss of the old model on the new targets at which it stops; 0 for never.
+        budget_range: that the policy takes, to no effect.
+        reward_scale: that rewards are divided by; the largest magnitude of the data, if not given.
+    """
+
+    gamma: float
+    price: float = 0.0
+    model: Model = field(default_factory=EncoderNet)
+    regression: Regression = field(default_factory=Regression)
+    iterations: int = 10
+    stop_delta: float = 0.0
+    budget_range: tuple[float, float] = (0.0, 1.0)
+    reward_scale: float | None = None
+
+
+def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raises ConfigError if a setting is none of the choices."""
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")

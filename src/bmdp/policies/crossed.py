@@ -1,0 +1,116 @@
+"""Two Q-functions that know different data: one chooses, the other sets the probabilities.
+
+A frontier of estimates is optimistic: it is made of those that the noise put highest and cheapest.
+What an independent estimate says of the same augmented actions is not. So one function says which
+two vertices are around the budget, the other what they cost, and the probability that spends the
+budget follows from the latter. A coin says which of the two functions has which part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import FloatArray
+from bmdp.frontier import Frontier, best_mixtures, upper_frontier
+from bmdp.policies.greedy import PLAIN, GreedyRule, at, crossed_share
+from bmdp.policies.hull import HullPolicy, QFunction
+from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
+from bmdp.policies.stored import storable
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class MeanQ:
+    """The mean of two Q-functions."""
+
+    first: QFunction
+    second: QFunction
+
+    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c), each `[N, A, B]`."""
+        (r, c), (other_r, other_c) = self.first(states), self.second(states)
+        return (r + other_r) / 2, (c + other_c) / 2
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class CrossedPolicy(OneStepPolicy):
+    """Vertices by one of two Q-functions, probabilities by the other's costs.
+
+    Differs: Algorithm 3 takes both from one Q-function.
+    """
+
+    first: QFunction
+    second: QFunction
+    beta_grid: FloatArray  # [B], budgets that can be handed on, rising
+    rule: GreedyRule = PLAIN
+
+    def __post_init__(self) -> None:
+        """Checks the grid, as any policy on a grid does."""
+        object.__setattr__(self, "beta_grid", HullPolicy(self.first, self.beta_grid).beta_grid)
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Ends of the grid."""
+        return float(self.beta_grid[0]), float(self.beta_grid[-1])
+
+    @property
+    def n_draws(self) -> int:
+        """Two: which function chooses, and which vertex is played."""
+        return 2
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Tosses the coin, and draws from the mixture."""
+        first, second = self.first(states), self.second(states)
+        heads = uniforms[:, 0] < 0.5
+        points, shares, status = self._mixture(
+            _where(heads, first, second), _where(heads, second, first), budgets
+        )
+        point = np.where(uniforms[:, 1] < shares, points[:, 1], points[:, 0])
+        return Decision(*self._augmented(point), status)
+
+    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the two augmented actions of each way round, and their probabilities."""
+        first, second = self.first(states), self.second(states)
+        points, shares, _ = self._mixture(first, second, budgets)
+        others, other_shares, _ = self._mixture(second, first, budgets)
+        every = np.concatenate((points, others), axis=1)
+        chances = np.stack((1 - shares, shares, 1 - other_shares, other_shares), axis=1) / 2
+        return Options(*self._augmented(every), chances)
+
+    def frontier(self, state: ArrayLike) -> Frontier:
+        """Returns the frontier of the mean of both; `index` is a * B + b of a vertex."""
+        q_r, q_c = MeanQ(self.first, self.second)(np.asarray(state)[None])
+        costs, rewards = self.rule.points(q_r, q_c)
+        return upper_frontier(costs[0], rewards[0])
+
+    def _mixture(
+        self,
+        choosing: tuple[FloatArray, FloatArray],
+        valuing: tuple[FloatArray, FloatArray],
+        budgets: FloatArray,
+    ) -> tuple[Any, Any, Any]:
+        """Two points of each state `[N, 2]`, the probability of the second, and the status."""
+        found = best_mixtures(*self.rule.points(*choosing), budgets)
+        points = np.stack((found.lower, found.upper), axis=1)
+        costs = valuing[1].reshape(len(budgets), -1).clip(self.rule.cost_floor)
+        cost = at(costs, points)
+        shares = crossed_share(cost[:, 0], cost[:, 1], budgets)
+        return points, np.where(found.lower == found.upper, 0.0, shares), found.status
+
+    def _augmented(self, points: Any) -> tuple[Any, FloatArray]:
+        """Actions and next budgets of points."""
+        n_budgets = len(self.beta_grid)
+        return points // n_budgets, self.beta_grid[points % n_budgets]
+
+
+def _where(
+    heads: Any, one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """The one where heads, else the other, of both arrays."""
+    mask = heads[:, None, None]
+    return np.where(mask, one[0], other[0]), np.where(mask, one[1], other[1])
