@@ -1,5 +1,6 @@
 """Files of all kinds: what is read is what was written, and what is wrong is said in one line."""
 
+import subprocess
 import sys
 
 import h5py
@@ -317,16 +318,16 @@ def test_columns_in_several_pieces_are_one(tmp_path):
     ("states", "message"),
     [
         ([[0, 1], [0, 1], [0], [0, 1], [], [0, 1]], r"lists of one length; 2 of 6 .* \[2\]"),
-        ([[0, 1], [0, 1], None, [0, 1], [0, 1], [0, 1]], r"lists of one length; 1 of 6 .* \[2\]"),
-        ([None] * 6, r"lists of one length; 6 of 6 rows are not, the first is \[0\]"),
+        ([[0, 1], [0, 1], None, [0, 1], [0, 1], [0, 1]], r"lists, none missing; 1 of 6 .* \[2\]"),
+        ([None, [0, 1], [0, 1], [0, 1], [0, 1], [0, 1]], r"lists, none missing; 1 of 6 .* \[0\]"),
+        ([[]] * 6, "state must be an array of real numbers; got type object"),
         ([[0, 1], [0, None]] * 3, r"finite; 3 of 6 rows are not, the first is \[1\]"),
         ([[[0], [1]], [[0], [1, 2]]] * 3, r"lists of one length; 3 of 6 .* \[1\]"),
     ],
 )
 def test_lists_that_are_not_alike_are_refused(tmp_path, states, message):
-    kind = pa.list_(pa.float64()) if np.ndim(states[0] or 0) < 2 else pa.list_(pa.list_(pa.int64()))
-    path = parquet(tmp_path / "log.parquet", state=pa.array(states, kind))
-    with pytest.raises(DataError, match=f"state must be {message}"):
+    path = parquet(tmp_path / "log.parquet", state=pa.array(states))
+    with pytest.raises(DataError, match=message):
         load_batch(path)
 
 
@@ -387,6 +388,35 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_is_damaged_inside_is_refused(tmp_path, suffix):
+    path = write(corridor_log(), tmp_path / f"log{suffix}")
+    if suffix == ".hdf5":  # notices only what is compressed
+        with h5py.File(path, "a") as file:
+            del file["costs"]
+            file.create_dataset("costs", data=np.arange(976.0), compression="gzip")
+            place = file["costs"].id.get_chunk_info(0).byte_offset
+    else:
+        place = 60
+    content = bytearray(path.read_bytes())
+    content[place : place + 60] = bytes(60)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=rf"log{suffix} is not an? \w+ file"):
+        load_batch(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_without_rows_is_no_batch(tmp_path, suffix):
+    nothing = {name: values[:0] for name, values in columns().items()}
+    path = tmp_path / f"log{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pq.read_table(write(small(), path))[:0], path)
+    else:
+        write_table(path, **nothing)
+    with pytest.raises(DataError, match="state must hold at least one transition; got none"):
+        load_batch(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_that_is_not_there_is_named(tmp_path, suffix):
     with pytest.raises(StoreError, match=rf"log{suffix} does not exist"):
         load_batch(tmp_path / f"log{suffix}")
@@ -420,6 +450,14 @@ def test_a_single_array_is_no_batch(tmp_path):
 
 
 # Extras.
+
+
+def test_importing_the_package_loads_none_of_the_extras():
+    code = "import sys, bmdp.data; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert not {"pyarrow", "h5py", "minari", "pandas", "torch"} & set(answer.stdout.split())
 
 
 @pytest.mark.parametrize(

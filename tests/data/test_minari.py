@@ -12,7 +12,7 @@ from gymnasium import spaces
 from minari.data_collector.episode_buffer import EpisodeBuffer
 
 import bmdp  # noqa: F401  (registers the environments)
-from bmdp import DataError, StoreError
+from bmdp import DataError, MissingDependency, StoreError
 from bmdp.data import TransitionBatch
 from data.logs import assert_same, columns, corridor_log, full, small
 
@@ -219,6 +219,15 @@ def test_a_folder_that_is_no_dataset_is_named(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreError, match="folder is not a Minari dataset that is here"):
         TransitionBatch.from_minari(tmp_path / "folder")
+
+
+def test_a_kind_that_needs_more_is_one_line_with_the_command(monkeypatch):
+    def needy(_):
+        raise ImportError("h5py is not installed")
+
+    monkeypatch.setattr(minari, "load_dataset", needy)
+    with pytest.raises(MissingDependency, match=r"by/hand-v0 is .*: pip install 'bmdp\[data\]'"):
+        TransitionBatch.from_minari("by/hand-v0")
 
 
 # Writing.

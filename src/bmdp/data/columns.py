@@ -28,7 +28,11 @@ _COMMON = {
     "reward": ("reward", "rewards", "r"),
     "cost": ("cost", "costs", "c"),
     "next_state": (
-        *("next_state", "next_states", "next_obs", "next_observation", "next_observations"),
+        "next_state",
+        "next_states",
+        "next_obs",
+        "next_observation",
+        "next_observations",
         "s2",
     ),
     "terminal": ("terminal", "terminals", "terminated", "done", "dones"),

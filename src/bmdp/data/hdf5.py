@@ -9,7 +9,8 @@ DSRL knows no budgets, probabilities or episode numbers; where they are known th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ def hdf5_table(path: AnyPath) -> Table:
     source = existing_file(path)
     with _opened(source) as file:
         names = tuple(name for name, item in file.items() if hasattr(item, "dtype"))
-        own = is_own(file.attrs.get("format"), source)
-        n_actions = int(file.attrs["n_actions"]) if own and "n_actions" in file.attrs else None
+        notes = dict(file.attrs)
+    own = is_own(notes.get("format"), source)
+    n_actions = notes.get("n_actions") if own else None
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         with _opened(source) as file:
@@ -64,9 +66,11 @@ def write_hdf5(
             file.create_dataset(_NAMES.get(name, name), data=values)
 
 
-def _opened(source: Path) -> Any:
+@contextmanager
+def _opened(source: Path) -> Iterator[Any]:
     h5py = extra("h5py")
     try:
-        return h5py.File(source, "r")
+        with h5py.File(source, "r") as file:
+            yield file
     except OSError as error:
         raise StoreError(f"{source} is not an HDF5 file: {error}.") from error

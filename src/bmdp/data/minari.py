@@ -105,7 +105,9 @@ def _opened(name: str | os.PathLike[str]) -> Any:
             return minari.MinariDataset(inner if os.path.isdir(inner) else name)
         return minari.load_dataset(str(name))
     except ImportError as error:
-        raise MissingDependency(f"{error}: pip install 'bmdp[data]'") from error
+        raise MissingDependency(
+            f"{name} is of a kind that Minari needs more for: pip install 'bmdp[data]'"
+        ) from error
     except (OSError, ValueError, KeyError) as error:
         raise StoreError(f"{name} is not a Minari dataset that is here: {error}") from error
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +62,15 @@ def write_parquet(
     notes = json.dumps({"format": FORMAT, "n_actions": n_actions}).encode()
     table = arrow.table(arrays).replace_schema_metadata({_KEY: notes})
     with written_whole(path, overwrite=overwrite) as aside:
-        parquet.write_table(table, aside)
+        parquet.write_table(table, aside, write_page_checksum=True)
 
 
-def _opened(source: Path) -> Any:
+@contextmanager
+def _opened(source: Path) -> Iterator[Any]:
     parquet, invalid = extra("pyarrow.parquet"), extra("pyarrow").ArrowException
     try:
-        return parquet.ParquetFile(source)
+        with parquet.ParquetFile(source, page_checksum_verification=True) as file:
+            yield file
     except (OSError, invalid) as error:
         raise StoreError(f"{source} is not a Parquet file: {str(error).splitlines()[0]}") from error
 
@@ -92,11 +96,11 @@ def _array(name: str, column: Any) -> NDArray[Any]:
         is_list(column.type)
         for is_list in (types.is_list, types.is_large_list, types.is_fixed_size_list)
     ):
-        rows = compute.list_value_length(column).to_numpy(zero_copy_only=False)
-        per_row = np.asarray(rows).reshape(n_rows, -1) if n_rows else np.zeros((0, 1))
-        first = per_row[0, 0] if n_rows else 0
+        lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+        per_row = lengths.reshape(n_rows, math.prod(shape[1:]))
+        first = per_row[0, 0] if per_row.size else 0
+        require_rows(name, "be lists, none missing", np.isnan(per_row).any(axis=1))
         require_rows(name, "be lists of one length", (per_row != first).any(axis=1))
-        require_rows(name, "be lists", np.isnan(per_row.astype(np.float64)).any(axis=1))
         column = column.flatten()
         shape.append(int(first))
     flat: NDArray[Any] = column.to_numpy(zero_copy_only=False)

@@ -82,9 +82,9 @@ def regress(
                     parameter.grad.clamp_(-settings.clip, settings.clip)
         is_check = step % settings.check_every == 0 or step == settings.steps - 1
         if is_check or settings.stop_loss is not None:
-            last_loss = float(loss.mean())
+            last_loss = float(loss.detach().mean())
             first_loss = last_loss if step == 0 else first_loss
-            if settings.stop_loss is not None and float(loss.max()) < settings.stop_loss:
+            if settings.stop_loss is not None and float(loss.detach().max()) < settings.stop_loss:
                 break
         optimiser.step()
         if is_check and judge.is_over():

@@ -1,0 +1,112 @@
+"""The policy of exploration: greedy but for an epsilon that falls from episode to episode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.errors import ConfigError
+from bmdp.policies.protocol import (
+    Decisions,
+    EpisodeTracker,
+    OneStepPolicy,
+    Policy,
+    Randomness,
+    episode_streams,
+    idle_decisions,
+    state_rows,
+)
+from bmdp.policies.stored import storable
+from bmdp.randomness import EpisodeStreams
+
+
+@storable
+@dataclass(frozen=True)
+class ExploringPolicy(Policy):
+    """Follows `explorer` with probability epsilon at every step, else `greedy`.
+
+    Epsilon of episode i is floor + (1 - floor) * exp(-decay * i). What `explorer` does may be held
+    for a few steps: far away places need several steps in one direction.
+
+    Paper: Algorithm 4, lines 7 to 9.
+
+    Args:
+        greedy: the policy that was learned.
+        explorer: a random one, of the same budget range.
+        decay: of epsilon, for an episode.
+        floor: least epsilon.
+        hold: a random action is held for 1 to so many steps, the number being random, too.
+    """
+
+    greedy: OneStepPolicy
+    explorer: OneStepPolicy
+    decay: float = 0.001
+    floor: float = 0.0
+    hold: int = 1
+
+    why_no_one_step_form = "explores less from episode to episode"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        if not self.decay >= 0 or not 0 <= self.floor <= 1 or self.hold < 1:
+            raise ConfigError(
+                "decay must be from 0 on, floor from 0 to 1 and hold from 1 on; "
+                f"got {self.decay}, {self.floor} and {self.hold}."
+            )
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """That of both policies."""
+        return self.greedy.budget_range
+
+    def epsilon(self, episodes: IntArray) -> FloatArray:
+        """Of some episodes, by number."""
+        shrunk: FloatArray = np.exp(-self.decay * episodes)
+        return self.floor + (1 - self.floor) * shrunk
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> ExploringTracker:
+        """Starts `N` episodes."""
+        return ExploringTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+
+
+class ExploringTracker(EpisodeTracker):
+    """Episodes under an `ExploringPolicy`."""
+
+    def __init__(
+        self, policy: ExploringPolicy, budgets: ArrayLike, streams: EpisodeStreams
+    ) -> None:
+        """Starts one episode for each stream."""
+        self._policy = policy
+        self._epsilon = policy.epsilon(streams.episodes)
+        self._left = np.zeros(len(streams), np.int64)  # steps for which an action is still held
+        self._held = np.zeros(len(streams), np.int64)
+        super().__init__(policy.budget_range, budgets, streams)
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        policy, going = self._policy, ~self._ended
+        n_greedy, n_random = policy.greedy.n_draws, policy.explorer.n_draws
+        uniforms = self._streams.uniforms(self._step, 2 + n_greedy + n_random)
+        holds = going & (self._left > 0)
+        explores = going & ~holds & (uniforms[:, 0] < self._epsilon)
+        decision = idle_decisions(self._budgets)
+        for part, rows, draws in (
+            (policy.greedy, going & ~holds & ~explores, uniforms[:, 2 : 2 + n_greedy]),
+            (policy.explorer, explores, uniforms[:, 2 + n_greedy :]),
+        ):
+            if rows.any():
+                chosen = part.decide_from(states[rows], self._budgets[rows], draws[rows])
+                for column, values in zip(decision, chosen, strict=True):
+                    column[rows] = values
+        decision.action[holds] = self._held[holds]
+        self._held[explores] = decision.action[explores]
+        self._left[holds] -= 1
+        n_steps = np.floor(uniforms[:, 1] * policy.hold).astype(np.int64)
+        self._left[explores] = n_steps[explores]
+        return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        """Does nothing."""
