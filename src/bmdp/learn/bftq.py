@@ -21,7 +21,7 @@ from torch import Tensor
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.learn.config import BFTQConfig
-from bmdp.learn.targets import NextValues, chord_slope, mixture_values
+from bmdp.learn.targets import NextValues, mixture_values
 from bmdp.models.fitting import make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
@@ -108,7 +108,7 @@ class _Fit:
             seed=seed,
         )
         self.models = make_fitter(config.model, problem, config.regression, device)
-        self.rule = GreedyRule(config.cost_floor)
+        self.rule = GreedyRule(config.cost_floor, config.slope_cap)
         self.grid = torch.tensor(config.beta_grid, dtype=torch.float32, device=device)
         self.starts = batch.state[batch.starts()[:1000]]
 
@@ -125,7 +125,6 @@ class _Fit:
         )
         targets = own[:, None].expand(-1, budgets.shape[-1], -1).clone()
         if iteration > 0:
-            self._set_slope_cap()
             rows = np.flatnonzero(~self.batch.terminal)
             discount = targets.new_tensor(
                 [self.config.gamma, self.config.cost_gamma or self.config.gamma]
@@ -149,7 +148,6 @@ class _Fit:
             "iteration": iteration,
             "delta": delta,
             "share_infeasible": n_infeasible / max(1, len(targets) * targets.shape[1]),
-            "slope_cap": self.rule.slope_cap * self.reward_scale,
         }
         at = time.perf_counter()
         if not is_fitted:
@@ -166,7 +164,6 @@ class _Fit:
 
     def policy(self) -> OneStepPolicy:
         """What the models have learned."""
-        self._set_slope_cap()
         rule = replace(self.rule, slope_cap=self.rule.slope_cap * self.reward_scale)
         results = [self.models.result(e) for e in range(len(self.members))]
         if len(results) == 1:
@@ -213,12 +210,6 @@ class _Fit:
             found[places] = part.values
             n_infeasible += part.n_infeasible
         return NextValues(found, n_infeasible)
-
-    def _set_slope_cap(self) -> None:
-        """The cap, in units of this problem."""
-        if self.config.slope_cap > 0:
-            slope = chord_slope(self.models.grid(self.starts).mean(dim=0), self.rule)
-            self.rule = replace(self.rule, slope_cap=max(self.config.slope_cap * slope, 1e-6))
 
     def _at_starts(self) -> Record:
         """What the models promise at the first states, at the ends of the budget range."""

@@ -30,8 +30,9 @@ class BFTQConfig:
             vertices, the other values them. "self": one model does both, as in the paper.
         acting: of two models, "average": the policy uses their mean; "crossed": a coin says which
             one chooses, and the other sets the probability.
-        slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in multiples of
-            the slope from the cheapest to the best-paid vertex; 0 for no cap.
+        slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in scaled
+            rewards; about three times the slope from the cheapest to the best-paid vertex is right;
+            0 for no cap.
         cost_floor: least Q_c that is believed.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
@@ -50,12 +51,12 @@ class BFTQConfig:
     stop_delta: float = 0.0
     valuation: Literal["crossed", "self"] = "crossed"
     acting: Literal["average", "crossed"] = "average"
-    slope_cap: float = 3.0
+    slope_cap: float = 4.0
     cost_floor: float = 0.0
     labels: Literal["uniform", "stored"] = "uniform"
     n_labels: int = 1
     reward_scale: float | None = None
-    chunk: int = 4096
+    chunk: int = 16384
 
     def __post_init__(self) -> None:
         """Checks the settings."""

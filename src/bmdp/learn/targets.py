@@ -7,12 +7,12 @@ torch.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from bmdp.frontier import frontier_vertices
+from bmdp.frontier import BudgetStatus, best_mixtures, frontier_vertices
 from bmdp.policies.greedy import GreedyRule, at, crossed_share
 
 
@@ -38,19 +38,11 @@ def mixture_values(
     Paper: Eq. 11 and Algorithm 3, for `valuing` the same as `choosing`.
     """
     costs, rewards = rule.points(choosing[:, 0], choosing[:, 1])
-    points, n_vertices = _vertices(costs, rewards)
-    budgets = budgets.expand(len(points), budgets.shape[-1]).contiguous()
-    vertex_costs = at(costs, points)
-    last = n_vertices[:, None] - 1
-    lower = torch.searchsorted(vertex_costs, budgets, right=True) - 1
-    n_infeasible = int((lower < 0).sum())
-    lower = lower.clamp(min=0).minimum(last)
-    upper = (lower + 1).minimum(last)
-    # Below the cheapest vertex that one is played; at a vertex or above the last one, it alone.
-    is_mixed = (at(vertex_costs, lower) < budgets) & (upper > lower)
-    lower, upper = at(points, lower), at(points, upper)
-    value_costs = valuing[:, 1].reshape(len(points), -1).clip(rule.cost_floor)
-    value_rewards = valuing[:, 0].reshape(len(points), -1)
+    budgets = budgets.expand(len(costs), budgets.shape[-1]).contiguous()
+    find = _of_one_budget if budgets.shape[1] == 1 else _of_many_budgets
+    lower, upper, is_mixed, n_infeasible = find(costs, rewards, budgets)
+    value_costs = valuing[:, 1].reshape(len(costs), -1).clip(rule.cost_floor)
+    value_rewards = valuing[:, 0].reshape(len(costs), -1)
     low, high = at(value_costs, lower), at(value_costs, upper)
     share = crossed_share(low, high, budgets) * is_mixed
     low_reward, high_reward = at(value_rewards, lower), at(value_rewards, upper)
@@ -62,24 +54,40 @@ def mixture_values(
     )
 
 
-def chord_slope(grid: Tensor, rule: GreedyRule) -> float:
-    """Reward for a unit of cost from the cheapest to the best-paid vertex, mean over states.
+class _Found(NamedTuple):
+    """The two points around each budget."""
 
-    Args:
-        grid: Q-values `[n, 2, A, B]`.
-        rule: how Q-values become points; its cap does not matter.
-    """
-    plain = GreedyRule(rule.cost_floor)
-    costs, rewards = plain.points(grid[:, 0], grid[:, 1])
-    points, n_vertices = _vertices(costs, rewards)
-    ends = torch.stack((points[:, 0], at(points, n_vertices[:, None] - 1)[:, 0]), dim=1)
-    run, rise = (at(values, ends).diff(dim=1).mean() for values in (costs, rewards))
-    return float(rise / run.clamp(min=1e-9))
+    lower: Tensor  # [n, L]
+    upper: Tensor  # [n, L]
+    is_mixed: Tensor  # [n, L], whether both are played
+    n_infeasible: int
 
 
-def _vertices(costs: Tensor, rewards: Tensor) -> Any:
-    """Vertices as tensors: by numba on the CPU, by torch elsewhere."""
-    if costs.device.type != "cpu":
-        return frontier_vertices(costs, rewards)
-    found = frontier_vertices(costs.numpy(), rewards.numpy())
-    return tuple(torch.from_numpy(column) for column in found)
+def _of_one_budget(costs: Tensor, rewards: Tensor, budgets: Tensor) -> _Found:
+    """By bridge search: by numba on the CPU, by torch elsewhere."""
+    held = budgets[:, 0]
+    if costs.device.type == "cpu":
+        found = best_mixtures(costs.numpy(), rewards.numpy(), held.numpy())
+        columns = (torch.from_numpy(c) for c in (found.lower, found.upper, found.status))
+    else:
+        mixtures = best_mixtures(costs, rewards, held)
+        columns = (c for c in (mixtures.lower, mixtures.upper, mixtures.status))
+    lower, upper, status = (column[:, None] for column in columns)
+    is_infeasible = status == int(BudgetStatus.INFEASIBLE)
+    return _Found(lower, upper, lower != upper, int(is_infeasible.sum()))
+
+
+def _of_many_budgets(costs: Tensor, rewards: Tensor, budgets: Tensor) -> _Found:
+    """By all vertices, which numba finds faster on the CPU than torch does on a GPU."""
+    device = costs.device
+    found = frontier_vertices(costs.cpu().numpy(), rewards.cpu().numpy())
+    points, n_vertices = (torch.from_numpy(column).to(device) for column in found)
+    vertex_costs = at(costs, points)
+    last = n_vertices[:, None] - 1
+    lower = torch.searchsorted(vertex_costs, budgets, right=True) - 1
+    n_infeasible = int((lower < 0).sum())
+    lower = lower.clamp(min=0).minimum(last)
+    upper = (lower + 1).minimum(last)
+    # Below the cheapest vertex that one is played; at a vertex or above the last one, it alone.
+    is_mixed = (at(vertex_costs, lower) < budgets) & (upper > lower)
+    return _Found(at(points, lower), at(points, upper), is_mixed, n_infeasible)

@@ -5,6 +5,7 @@ Importing this module imports torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -43,7 +44,10 @@ def losses(stack: QStack, samples: Samples) -> Tensor:
 def make_optimiser(stack: QStack, settings: Regression) -> torch.optim.Optimizer:
     """Returns the optimiser that the settings ask for."""
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
-    return kind(stack.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    device = next(stack.parameters()).device
+    on_gpu = device.type == "cuda"
+    rate = torch.tensor(settings.learning_rate, device=device) if on_gpu else settings.learning_rate
+    return kind(stack.parameters(), lr=rate, weight_decay=settings.weight_decay, capturable=on_gpu)
 
 
 def regress(
@@ -62,34 +66,81 @@ def regress(
         optimiser: of the parameters of the stack, with the moments it has.
         generator: on the CPU, of what is random.
     """
-    n = samples.states.shape[1]
+    n, device = samples.states.shape[1], samples.states.device
     order = torch.randperm(n, generator=generator) if settings.held_out else torch.arange(n)
     n_held_out = round(settings.held_out * n)
-    device = samples.states.device
     held_out = samples.rows(order[:n_held_out].to(device)) if n_held_out else None
     trained = samples.rows(order[n_held_out:].to(device)) if n_held_out else samples
     judge = _Judge(stack, held_out, settings)
+    take_step = _stepper(stack, trained, settings, optimiser, generator)
     first_loss = last_loss = float("nan")
     for step in range(settings.steps):
         _set_rate(optimiser, settings, step)
-        part = _part(trained, settings.batch_size, generator)
-        optimiser.zero_grad(set_to_none=True)
-        loss = losses(stack, part)
+        loss = take_step()
+        is_check = step % settings.check_every == 0 or step == settings.steps - 1
+        if is_check or settings.stop_loss is not None:
+            last_loss = float(loss.mean())
+            first_loss = last_loss if step == 0 else first_loss
+            if settings.stop_loss is not None and float(loss.max()) < settings.stop_loss:
+                break
+        if is_check and judge.is_over():
+            break
+    return FitRecord(first_loss, last_loss, judge.finish(), step + 1)
+
+
+def _stepper(
+    stack: QStack,
+    samples: Samples,
+    settings: Regression,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> Callable[[], Tensor]:
+    """Returns a function that takes a step, and returns the losses before it, `[E]`.
+
+    On a GPU, steps on the whole batch are recorded once as a graph, and replayed.
+    """
+
+    def step() -> Tensor:
+        optimiser.zero_grad(set_to_none=False)
+        loss = losses(stack, _part(samples, settings.batch_size, generator))
         loss.sum().backward()  # type: ignore[no-untyped-call]
         if settings.clip is not None:
             for parameter in stack.parameters():
                 if parameter.grad is not None:
                     parameter.grad.clamp_(-settings.clip, settings.clip)
-        is_check = step % settings.check_every == 0 or step == settings.steps - 1
-        if is_check or settings.stop_loss is not None:
-            last_loss = float(loss.detach().mean())
-            first_loss = last_loss if step == 0 else first_loss
-            if settings.stop_loss is not None and float(loss.detach().max()) < settings.stop_loss:
-                break
         optimiser.step()
-        if is_check and judge.is_over():
-            break
-    return FitRecord(first_loss, last_loss, judge.finish(), step + 1)
+        return loss.detach()
+
+    n = samples.states.shape[1]
+    is_whole = settings.batch_size is None or settings.batch_size >= n
+    if samples.states.device.type != "cuda" or not is_whole or settings.steps < 20:
+        return step
+    return _recorded(step)
+
+
+def _recorded(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """A step on the GPU that is taken a few times, then recorded, then replayed."""
+    n_taken = 0
+    graph = torch.cuda.CUDAGraph()
+    losses_of: list[Tensor] = []
+
+    def take() -> Tensor:
+        nonlocal n_taken
+        n_taken += 1
+        if n_taken <= 3:  # what is set up at first use must not be recorded
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                loss = step()
+            torch.cuda.current_stream().wait_stream(side)
+            return loss
+        if n_taken == 4:
+            with torch.cuda.graph(graph):
+                losses_of.append(step())
+        graph.replay()
+        return losses_of[0]
+
+    return take
 
 
 class _Judge:
@@ -129,7 +180,10 @@ def _set_rate(optimiser: torch.optim.Optimizer, settings: Regression, step: int)
     if settings.schedule == "cosine":
         rate *= float(0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / settings.steps))))
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def _part(samples: Samples, batch_size: int | None, generator: torch.Generator) -> Samples:
