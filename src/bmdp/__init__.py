@@ -1,6 +1,9 @@
 """Budgeted Markov decision processes: one policy, any risk budget."""
 
-from bmdp import envs, exact, frontier, policies
+from typing import Any as _Any
+
+from bmdp import data, envs, exact, frontier, models, policies
+from bmdp.data import TransitionBatch
 from bmdp.errors import (
     BmdpError,
     BudgetError,
@@ -21,7 +24,13 @@ from bmdp.randomness import EpisodeStreams
 
 __version__ = "0.1.0"
 
+_LEARNING = ("BFTQ", "FTQ", "BFTQConfig", "FTQConfig", "TrainingSpec", "explore", "preset")
+"""Names of `bmdp.learn`, which is imported when one of them is asked for: it imports torch."""
+
 __all__ = [
+    "BFTQ",
+    "FTQ",
+    "BFTQConfig",
     "BmdpError",
     "BudgetError",
     "BudgetStatus",
@@ -31,6 +40,7 @@ __all__ = [
     "EnvError",
     "EpisodeStreams",
     "Evaluation",
+    "FTQConfig",
     "FiniteBMDP",
     "Frontier",
     "MissingDependency",
@@ -38,13 +48,28 @@ __all__ = [
     "ModelError",
     "PolicyError",
     "StoreError",
+    "TrainingSpec",
+    "TransitionBatch",
     "__version__",
+    "data",
     "envs",
     "evaluate",
     "exact",
+    "explore",
     "frontier",
     "hull_mixture",
     "load_policy",
+    "models",
     "policies",
+    "preset",
     "upper_frontier",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Returns a name of `bmdp.learn`."""
+    if name in _LEARNING:
+        from bmdp import learn
+
+        return getattr(learn, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

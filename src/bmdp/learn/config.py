@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
+from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError
-from bmdp.models import EncoderNet, Model, Regression
+from bmdp.models import EncoderNet, FrontierNet, Model, Regression
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class FTQConfig:
     Args:
         gamma: discount.
         price: of a unit of cost, in rewards.
-        model: what estimates Q; its budgets are not used.
+        model: what estimates Q; one that covers a grid, here of a single budget.
         regression: how networks are fitted.
         iterations: at most.
         stop_delta: loss of the old model on the new targets at which it stops; 0 for never.
@@ -106,12 +109,59 @@ class FTQConfig:
 
     gamma: float
     price: float = 0.0
-    model: Model = field(default_factory=EncoderNet)
+    model: Model = field(default_factory=FrontierNet)
     regression: Regression = field(default_factory=Regression)
     iterations: int = 10
     stop_delta: float = 0.0
     budget_range: tuple[float, float] = (0.0, 1.0)
     reward_scale: float | None = None
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Which environment, and its settings."""
+
+    id: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def spec(self) -> EnvSpec:
+        """As Gymnasium has it."""
+        spec = find_spec(self.id)
+        return gymnasium.make(spec, **self.settings).spec or spec
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How data are collected.
+
+    Args:
+        rounds: number of rounds.
+        episodes: of a round.
+        decay: of epsilon, for an episode.
+        floor: least epsilon.
+        hold: steps for which a random action is held, at most.
+    """
+
+    rounds: int = 10
+    episodes: int = 500
+    decay: float = 0.001
+    floor: float = 0.0
+    hold: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        for name in ("rounds", "episodes", "hold"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be from 1 on; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """All that a training run is made of, but for its seed."""
+
+    env: EnvConfig
+    learner: BFTQConfig | FTQConfig
+    exploration: Exploration
 
 
 def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

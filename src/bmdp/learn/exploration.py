@@ -2,79 +2,27 @@
 
 Paper: Algorithm 4. The first budgets of episodes are uniform. *Risk-sensitive*: the policy that
 explores is the budgeted one. *Risk-neutral*: it is the one of fitted Q-iteration, which looks at
-rewards alone, and the budgeted one is learned from its data.
+rewards alone (`FTQConfig`); the budgeted one can be learned from its data.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
 
-import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.data import TransitionBatch
-from bmdp.envs.slots import find_spec, open_slots
-from bmdp.errors import ConfigError
+from bmdp.envs.slots import open_slots
 from bmdp.learn.bftq import BFTQ, Record
 from bmdp.learn.collect import collect
-from bmdp.learn.config import BFTQConfig, require_choice
+from bmdp.learn.config import BFTQConfig, TrainingSpec
 from bmdp.learn.exploring import ExploringPolicy
+from bmdp.learn.ftq import FTQ
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
-
-
-@dataclass(frozen=True)
-class EnvConfig:
-    """Which environment, and its settings."""
-
-    id: str
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def spec(self) -> EnvSpec:
-        """As Gymnasium has it."""
-        spec = find_spec(self.id)
-        return gymnasium.make(spec, **self.settings).spec or spec
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """How data are collected.
-
-    Args:
-        rounds: number of rounds.
-        episodes: of a round.
-        decay: of epsilon, for an episode.
-        floor: least epsilon.
-        hold: steps for which a random action is held, at most.
-        strategy: "risk-sensitive" or "risk-neutral".
-    """
-
-    rounds: int = 10
-    episodes: int = 500
-    decay: float = 0.001
-    floor: float = 0.0
-    hold: int = 1
-    strategy: Literal["risk-sensitive", "risk-neutral"] = "risk-sensitive"
-
-    def __post_init__(self) -> None:
-        """Checks the settings."""
-        for name in ("rounds", "episodes", "hold"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be from 1 on; got {getattr(self, name)}.")
-        require_choice("strategy", self.strategy, ("risk-sensitive", "risk-neutral"))
-
-
-@dataclass(frozen=True)
-class TrainingSpec:
-    """All that a training run is made of, but for its seed."""
-
-    env: EnvConfig
-    learner: BFTQConfig
-    exploration: Exploration
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +74,7 @@ def explore(
                 "seconds": time.perf_counter() - begin,
             }
         )
-        policy = BFTQ(spec.learner).fit(
+        policy = learner_of(spec).fit(
             batch,
             seed=round_seed(seed, number),
             device=device,
@@ -134,6 +82,12 @@ def explore(
         )
     assert policy is not None
     return ExplorationResult(batch, policy, tuple(records))
+
+
+def learner_of(spec: TrainingSpec) -> BFTQ | FTQ:
+    """The learner that a specification asks for."""
+    learner = spec.learner
+    return BFTQ(learner) if isinstance(learner, BFTQConfig) else FTQ(learner)
 
 
 def collect_round(

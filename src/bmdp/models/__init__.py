@@ -1,7 +1,22 @@
 """Models of (Q_r, Q_c): networks, and whatever else can be fitted to targets."""
 
+from bmdp.models.linear import LinearModel, LinearQ
 from bmdp.models.networks import EncoderNet, FrontierNet, NetworkQ
 from bmdp.models.problem import Model
 from bmdp.models.settings import Regression
+from bmdp.models.table import TableModel, TableQ
+from bmdp.models.trees import TreesModel, TreesQ
 
-__all__ = ["EncoderNet", "FrontierNet", "Model", "NetworkQ", "Regression"]
+__all__ = [
+    "EncoderNet",
+    "FrontierNet",
+    "LinearModel",
+    "LinearQ",
+    "Model",
+    "NetworkQ",
+    "Regression",
+    "TableModel",
+    "TableQ",
+    "TreesModel",
+    "TreesQ",
+]

@@ -89,8 +89,6 @@ class FrontierNet:
         """Makes networks: their number, and the numbers of a state and of actions."""
         from bmdp.models.stacks import FrontierStack
 
-        if len(beta_grid) < 2:
-            raise ConfigError("FrontierNet needs a grid of at least two budgets.")
         knots = np.asarray(beta_grid, np.float64)
         return FrontierStack(sizes, self.hidden, knots, self.structure == "monotone", generator)
 

@@ -1,0 +1,25 @@
+"""Learning budgeted policies, from logged transitions or by exploring.
+
+Importing this package imports torch.
+"""
+
+from bmdp.learn.bftq import BFTQ
+from bmdp.learn.collect import collect
+from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
+from bmdp.learn.exploration import ExplorationResult, explore
+from bmdp.learn.ftq import FTQ
+from bmdp.learn.presets import preset
+
+__all__ = [
+    "BFTQ",
+    "FTQ",
+    "BFTQConfig",
+    "EnvConfig",
+    "Exploration",
+    "ExplorationResult",
+    "FTQConfig",
+    "TrainingSpec",
+    "collect",
+    "explore",
+    "preset",
+]

@@ -1,0 +1,152 @@
+"""Named settings: the paper's tables, and our own.
+
+The paper's are as its tables have them, with what its authors' code adds: element-wise clipping of
+gradients at 1, regression that ends below a loss of 0.001, new weights at every iteration with the
+moments of Adam kept, iterations that end at a change of 0.001, labels that are the budgets held,
+and networks without the first activations.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import replace
+
+from bmdp.errors import ConfigError
+from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
+from bmdp.models import EncoderNet, FrontierNet, Regression
+
+
+def preset(name: str) -> TrainingSpec:
+    """Returns the settings of a name.
+
+    "paper-corridors", "paper-slot-filling" and "paper-driving" are the paper's; with "-ftq" after
+    it, its risk-neutral fitted Q-iteration. "corridors", "slot-filling" and "two-way" are ours.
+
+    Raises:
+        ConfigError: if there is none of that name, with the nearest one.
+
+    >>> preset("corridors").learner.valuation
+    'crossed'
+    """
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"no preset is called {name!r}; there are {', '.join(PRESETS)}.{hint}")
+    return PRESETS[name]()
+
+
+def _paper(encoder: int, steps: int, iterations: int, decay: float, gamma: float) -> BFTQConfig:
+    """What the paper's tables have in common."""
+    return BFTQConfig(
+        gamma=gamma,
+        n_budgets=101,
+        model=EncoderNet((256, 128, 64), (encoder,), reading="code"),
+        regression=Regression(
+            steps=steps,
+            weight_decay=decay,
+            clip=1.0,
+            stop_loss=1e-3,
+            start="restart",
+            keep_moments=True,
+        ),
+        iterations=iterations,
+        stop_delta=1e-3,
+        valuation="self",
+        slope_cap=0.0,
+        cost_floor=-1e9,
+        labels="stored",
+    )
+
+
+def _paper_corridors() -> TrainingSpec:
+    return TrainingSpec(
+        EnvConfig("corridors"), _paper(3, 1000, 12, 1e-3, 1.0), Exploration(10, 500, decay=1e-3)
+    )
+
+
+def _paper_slot_filling() -> TrainingSpec:
+    return TrainingSpec(
+        EnvConfig("slot-filling"),
+        _paper(50, 5000, 11, 5e-4, 1.0),
+        Exploration(10, 500, decay=1e-3),
+    )
+
+
+def _paper_driving() -> TrainingSpec:
+    learner = replace(_paper(50, 5000, 15, 5e-4, 0.9), cost_floor=0.0, labels="uniform")
+    return TrainingSpec(
+        EnvConfig("two-way", {"observation": "time-to-collision"}),
+        learner,
+        Exploration(10, 150, decay=0.002, floor=0.1),
+    )
+
+
+def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> TrainingSpec:
+    """The paper's fitted Q-iteration for the same task."""
+    assert isinstance(spec.learner, BFTQConfig)
+    regression = replace(
+        spec.learner.regression, steps=steps, learning_rate=rate, weight_decay=decay
+    )
+    learner = FTQConfig(
+        gamma=spec.learner.gamma,
+        model=FrontierNet((128, 64, 32), "free"),
+        regression=regression,
+        iterations=spec.learner.iterations,
+        stop_delta=spec.learner.stop_delta,
+    )
+    return replace(spec, learner=learner)
+
+
+def _corridors() -> TrainingSpec:
+    return TrainingSpec(
+        EnvConfig("corridors", {"observe_time": True}),
+        BFTQConfig(
+            gamma=1.0,
+            regression=Regression(steps=600, weight_decay=1e-5),
+            iterations=10,
+            slope_cap=4.0,
+        ),
+        Exploration(10, 500, decay=1e-3, floor=0.15, hold=3),
+    )
+
+
+def _slot_filling() -> TrainingSpec:
+    return TrainingSpec(
+        EnvConfig("slot-filling", {"features": "belief"}),
+        BFTQConfig(
+            gamma=1.0,
+            regression=Regression(
+                steps=1000, weight_decay=5e-4, start="restart", keep_moments=False
+            ),
+            iterations=11,
+            slope_cap=3.0,
+        ),
+        Exploration(10, 500, decay=1e-3, floor=0.15),
+    )
+
+
+def _two_way() -> TrainingSpec:
+    return TrainingSpec(
+        EnvConfig("two-way", {"observe_time": True}),
+        BFTQConfig(
+            gamma=0.9,
+            regression=Regression(steps=600, weight_decay=1e-5),
+            iterations=15,
+            slope_cap=50.0,
+        ),
+        Exploration(10, 500, decay=1e-3, floor=0.15),
+    )
+
+
+PRESETS: dict[str, Callable[[], TrainingSpec]] = {
+    "paper-corridors": _paper_corridors,
+    "paper-slot-filling": _paper_slot_filling,
+    "paper-driving": _paper_driving,
+    "paper-corridors-ftq": lambda: _without_dial(_paper_corridors(), 1e-3, 1000, 1e-3),
+    "paper-slot-filling-ftq": lambda: _without_dial(_paper_slot_filling(), 1e-3, 5000, 5e-4),
+    "paper-driving-ftq": lambda: _without_dial(_paper_driving(), 1e-2, 400, 0.0),
+    "corridors": _corridors,
+    "slot-filling": _slot_filling,
+    "two-way": _two_way,
+}

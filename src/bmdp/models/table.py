@@ -1,0 +1,224 @@
+"""Means of targets in a table: for states that are whole numbers. Exact where data are exhaustive.
+
+Also what all models have in common that are fitted at once, on the CPU: `PlainFitter`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, require_shape
+from bmdp.errors import DataError
+from bmdp.models.problem import FitRecord, Fitter, Problem
+from bmdp.policies.hull import QFunction
+from bmdp.policies.stored import storable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Rows(NamedTuple):
+    """What one model is fitted to."""
+
+    states: FloatArray  # [n, D]
+    actions: IntArray  # [n]
+    budgets: FloatArray  # [n, L]
+    targets: FloatArray  # [n, L, 2], of (Q_r, Q_c)
+
+    def take(self, rows: Any) -> Rows:
+        """Some of the rows."""
+        return Rows(self.states[rows], self.actions[rows], self.budgets[rows], self.targets[rows])
+
+    def by_action(self, n_actions: int) -> Iterator[tuple[BoolArray, Rows]]:
+        """For each action, which rows have it, and these rows."""
+        for action in range(n_actions):
+            mask = self.actions == action
+            yield mask, self.take(mask)
+
+
+class PlainFitter(ABC):
+    """`E` models that are fitted at once. Before anything was fitted they are 0 everywhere."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Makes models that know nothing."""
+        self.problem = problem
+        self._states = flat_states(problem.states)
+        self._members = [np.flatnonzero(mask) for mask in problem.members]
+
+    def fit(self, name: str, budgets: Tensor, targets: Tensor) -> FitRecord:
+        """Fits to targets `[N, L, 2]` at budgets `[N, L]`, or at the grid `[B]`."""
+        first_loss = self.error(budgets, targets)
+        for model, rows in enumerate(self._rows(budgets, targets)):
+            self._learn(f"fit/{name}/model-{model}", model, rows)
+        return FitRecord(first_loss, self.error(budgets, targets), None, 1)
+
+    def error(self, budgets: Tensor, targets: Tensor) -> float:
+        """Mean squared error of Q_r plus that of Q_c, mean over models on their own rows."""
+        losses = []
+        for model, rows in enumerate(self._rows(budgets, targets)):
+            errors = np.square(self._taken(model, rows) - rows.targets)
+            losses.append(float(errors.mean(axis=(0, 1)).sum()) if errors.size else 0.0)
+        return float(np.mean(losses))
+
+    def grid(self, states: NDArray[Any]) -> Tensor:
+        """Values at states `[n, D]`: `[E, n, 2, A, B]`, of scaled rewards."""
+        import torch
+
+        rows = flat_states(states)
+        values = [self._values(model, rows) for model in range(len(self._members))]
+        return torch.from_numpy(np.stack(values).astype(np.float32))
+
+    @abstractmethod
+    def result(self, model: int) -> QFunction:
+        """A model as it is, as a function of states that can be stored."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that it needs to go on."""
+
+    @abstractmethod
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Goes on from there."""
+
+    @abstractmethod
+    def _learn(self, name: str, model: int, rows: Rows) -> None:
+        """Fits one model; the name is for random numbers."""
+
+    @abstractmethod
+    def _taken(self, model: int, rows: Rows) -> FloatArray:
+        """Values of the actions of rows at their budgets, `[n, L, 2]`."""
+
+    @abstractmethod
+    def _values(self, model: int, states: FloatArray) -> FloatArray:
+        """Values at states `[n, D]` on the grid, `[n, 2, A, B]`."""
+
+    def _rows(self, budgets: Tensor, targets: Tensor) -> Iterator[Rows]:
+        """The rows of each model."""
+        values: FloatArray = targets.detach().cpu().numpy()
+        held: FloatArray = self.problem.beta_grid
+        if budgets.ndim > 1:
+            held = budgets.detach().cpu().numpy()
+        held = np.broadcast_to(held, values.shape[:2])
+        for own in self._members:
+            yield Rows(self._states[own], self.problem.actions[own], held[own], values[own])
+
+
+def flat_states(states: NDArray[Any]) -> FloatArray:
+    """States `[N, ...]` as `[N, D]`, in double precision."""
+    rows = np.asarray(states, np.float64)
+    return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+
+
+@storable
+@dataclass(frozen=True)
+class TableModel:
+    """A table of Q-values, each the mean of its targets.
+
+    States are whole numbers: the first column of the data. A state and action that never occur
+    together keep the value 0, in reward and cost. Where costs are never negative that is as cheap
+    as can be, so see to it that the data hold all actions at all states that matter.
+    """
+
+    covers_grid: ClassVar[bool] = True
+
+    def fitter(self, problem: Problem) -> Fitter:
+        """Returns tables of 0, one for each row of `problem.members`."""
+        return TableFitter(problem)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class TableQ:
+    """Q-values in a table, in the units of the data. A state that is not in it has value 0."""
+
+    numbers: IntArray  # [S], of the states, rising
+    q_r: FloatArray  # [S, A, B]
+    q_c: FloatArray  # [S, A, B]
+
+    def __post_init__(self) -> None:
+        """Checks the shapes."""
+        require_shape("TableQ.numbers", self.numbers, (None,), "[S]")
+        require_shape("TableQ.q_r", self.q_r, (len(self.numbers), None, None), "[S, A, B]")
+        require_shape("TableQ.q_c", self.q_c, self.q_r.shape, "[S, A, B]")
+
+    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N]` or `[N, D]`, each `[N, A, B]`."""
+        places, known = _places(self.numbers, flat_states(states))
+        return self.q_r[places] * known[:, None, None], self.q_c[places] * known[:, None, None]
+
+
+class TableFitter(PlainFitter):
+    """Tables in training."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Makes tables of 0."""
+        super().__init__(problem)
+        self.numbers = np.unique(_state_numbers(self._states))
+        shape = (len(self.numbers), 2, problem.n_actions, len(problem.beta_grid))
+        self.tables = np.zeros((len(problem.members), *shape))
+
+    def result(self, model: int) -> TableQ:
+        """A table as it is."""
+        table = self.tables[model]
+        return TableQ(self.numbers, table[:, 0] * self.problem.reward_scale, table[:, 1].copy())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The tables."""
+        return {"tables": self.tables.copy()}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Goes on from there."""
+        self.tables = np.array(arrays["tables"])
+
+    def _learn(self, name: str, model: int, rows: Rows) -> None:
+        """Takes the mean of targets for each state and action."""
+        n_states, _, n_actions, n_budgets = self.tables[model].shape
+        pair = _places(self.numbers, rows.states)[0] * n_actions + rows.actions
+        n, n_pairs = len(pair), n_states * n_actions
+        chosen = sparse.csr_array((np.ones(n), (pair, np.arange(n))), shape=(n_pairs, n))
+        sums = chosen @ rows.targets.reshape(n, 2 * n_budgets).astype(np.float64)
+        means = sums / np.bincount(pair, minlength=n_pairs).clip(1)[:, None]
+        found = means.reshape(n_states, n_actions, n_budgets, 2)
+        self.tables[model] = found.transpose(0, 3, 1, 2)
+
+    def _taken(self, model: int, rows: Rows) -> FloatArray:
+        """Values of the actions of rows, `[n, B, 2]`."""
+        places, _ = _places(self.numbers, rows.states)
+        taken: FloatArray = self.tables[model][places, :, rows.actions]
+        return taken.transpose(0, 2, 1)
+
+    def _values(self, model: int, states: FloatArray) -> FloatArray:
+        """Values at states `[n, D]` on the grid, `[n, 2, A, B]`."""
+        places, known = _places(self.numbers, states)
+        values: FloatArray = self.tables[model][places] * known[:, None, None, None]
+        return values
+
+
+def _places(numbers: IntArray, states: FloatArray) -> tuple[IntArray, BoolArray]:
+    """Where states `[n, D]` are in a table, and whether they are."""
+    wanted = _state_numbers(states)
+    places = np.searchsorted(numbers, wanted).clip(max=len(numbers) - 1)
+    return places, numbers[places] == wanted
+
+
+def _state_numbers(states: FloatArray) -> IntArray:
+    """First column of the states, checked to be whole numbers.
+
+    Raises:
+        DataError: naming the first state that is none.
+    """
+    if states.shape[1] == 0:
+        raise DataError("states must have a column, their number; got none.")
+    wanted = states[:, 0]
+    bad = np.flatnonzero((wanted != np.round(wanted)) | ~(np.abs(wanted) < 2**53))
+    if len(bad):
+        i = int(bad[0])
+        raise DataError(f"states of a table must be whole numbers; got {wanted[i]:g} at [{i}].")
+    return wanted.astype(np.int64)
