@@ -1,6 +1,11 @@
 """Tests repeat themselves; `--hypothesis-profile=explore` draws new examples at every run."""
 
+import os
+
 from hypothesis import settings
+
+# Tests run side by side, so that one of them need not use all cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True, database=None)

@@ -185,7 +185,7 @@ def test_batches_of_different_states_are_not_joined():
         TransitionBatch.concatenate([])
 
 
-@pytest.mark.parametrize("n_folds", [2, 3, 7])
+@pytest.mark.parametrize("n_folds", [1, 2, 3, 7])
 def test_an_episode_is_in_one_fold_and_folds_are_of_equal_size(n_folds):
     log = corridor_log()
     folds = log.folds(n_folds, np.random.default_rng(0))
@@ -207,9 +207,9 @@ def test_rows_are_episodes_of_their_own_where_episodes_are_unknown():
     assert np.bincount(folds).tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("n_folds", [1, 3, 2.0])
-def test_there_are_two_folds_at_least_and_no_more_than_episodes(n_folds):
-    with pytest.raises(ConfigError, match=r"n_folds must be a whole number from 2 to 2; got"):
+@pytest.mark.parametrize("n_folds", [0, 3, 2.0])
+def test_there_is_a_fold_at_least_and_no_more_than_episodes(n_folds):
+    with pytest.raises(ConfigError, match=r"n_folds must be a whole number from 1 to 2; got"):
         full().folds(n_folds, np.random.default_rng(0))
 
 

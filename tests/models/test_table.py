@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bmdp
-from bmdp import ConfigError, DataError, FiniteBMDP
+from bmdp import DataError, FiniteBMDP
 from bmdp.data import TransitionBatch
 from bmdp.exact import budgeted_value_iteration, textbook
 from bmdp.learn.bftq import BFTQ
@@ -122,9 +122,6 @@ def test_tabular_bftq_is_budgeted_value_iteration_where_chance_moves(seed, gamma
     check_against_exact(fraction_model(seed, gamma), iterations, 2.0)
 
 
-@pytest.mark.xfail(
-    raises=ConfigError, strict=True, reason="BFTQ asks for one fold, of which there must be two"
-)
 @pytest.mark.parametrize("iterations", [1, 6])
 def test_with_one_model_tabular_bftq_is_budgeted_value_iteration_too(iterations):
     check_against_exact(fraction_model(3, 0.9), iterations, 2.0, valuation="self")
@@ -240,6 +237,25 @@ def test_a_model_without_rows_stays_0(model):
     fitter = trained(model, problem)
     assert fitter.grid(problem.states)[0].any()
     assert not fitter.grid(problem.states)[1].any()
+
+
+@each_model
+def test_no_states_have_no_values(model):
+    fitter = trained(model, small_problem())
+    assert tuple(fitter.grid(np.empty((0, 1))).shape) == (2, 0, 2, 3, 5)
+    q_r, q_c = fitter.result(0)(np.empty((0, 1)))
+    assert q_r.shape == q_c.shape == (0, 3, 5)
+
+
+@each_model
+def test_a_grid_of_one_budget_will_do(model):
+    problem = small_problem()
+    problem = Problem(problem.states, problem.actions, problem.members, 3, np.zeros(1), 1.0, 0)
+    targets = torch.tensor(problem.states[:, None].repeat(2, axis=2))  # Q is the state
+    fitter = model.fitter(problem)
+    assert fitter.fit("iteration-0", torch.zeros(1), targets).last_loss < 0.8
+    values = fitter.grid(np.array([[0.0], [3.0]]))[:, :, :, :, 0].numpy()
+    assert (values[:, 1] - values[:, 0] > 1).all()
 
 
 @each_model

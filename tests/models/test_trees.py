@@ -60,12 +60,16 @@ def grown(monkeypatch):
 def test_values_on_the_grid_are_what_scikit_learn_predicts(model, grown):
     states, actions, budgets, targets = data()
     fitter, _ = fitted(model, problem_of(states, actions), budgets, targets)
-    others = np.random.default_rng(1).normal(size=(40, 2))
+    others = np.random.default_rng(1).normal(size=(300, 2))
     q_r, q_c = fitter.result(0)(others)
-    assert [forest.n_estimators for forest in grown] == [model.n_trees] * 3
+    for forest in grown:
+        assert (forest.n_estimators, forest.max_features) == (model.n_trees, model.max_features)
+        assert forest.min_samples_leaf == model.min_leaf
     for action, forest in enumerate(grown):
-        inputs = np.concatenate((np.repeat(others, 11, axis=0), np.tile(GRID, 40)[:, None]), axis=1)
-        predicted = forest.predict(inputs).reshape(40, 11, 2)
+        inputs = np.concatenate(
+            (np.repeat(others, 11, axis=0), np.tile(GRID, 300)[:, None]), axis=1
+        )
+        predicted = forest.predict(inputs).reshape(300, 11, 2)
         np.testing.assert_allclose(q_r[:, action], 10 * predicted[..., 0], atol=1e-6)
         np.testing.assert_allclose(q_c[:, action], predicted[..., 1], atol=1e-6)
 

@@ -171,10 +171,10 @@ class TransitionBatch:
         episodes are unknown each row is one.
 
         Raises:
-            ConfigError: if there are fewer than two folds, or more than episodes.
+            ConfigError: if there is no fold, or there are more than episodes.
         """
         episode = np.arange(len(self)) if self.episode is None else self.episode
-        require_count("n_folds", n_folds, 2, len(np.unique(episode)))
+        require_count("n_folds", n_folds, 1, len(np.unique(episode)))
         return episodes.fold_numbers(episode, n_folds, rng)
 
     def starts(self) -> IntArray:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
+from bmdp.errors import DataError
 from bmdp.learn.config import BFTQConfig
 from bmdp.learn.targets import NextValues, mixture_values
-from bmdp.models.fitting import make_fitter
+from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
@@ -37,7 +38,7 @@ class Keeper(Protocol):
     """Keeps what a fit needs to go on after it was killed."""
 
     def load(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """Number of iterations done and the arrays kept, if any."""
+        """Number of iterations done (all of them, if it stopped early) and the arrays, if any."""
 
     def save(self, n_done: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Keeps the arrays after an iteration."""
@@ -71,16 +72,17 @@ class BFTQ:
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
         """
-        fit = _Fit(self.config, batch, seed, torch_device(device))
+        fit = _Fit(self.config, batch, seed, device_of(self.config.model, device))
         n_done = 0
         if keeper is not None and (kept := keeper.load()) is not None:
             n_done = kept[0]
             fit.restore(kept[1])
         for iteration in range(n_done, self.config.iterations):
             record = fit.iterate(iteration)
+            on_record(record)  # before it is kept: an iteration that is done has its record
             if keeper is not None:
-                keeper.save(iteration + 1, fit.arrays())
-            on_record(record)
+                n_done = self.config.iterations if record["is_last"] else iteration + 1
+                keeper.save(n_done, fit.arrays())
             if record["is_last"]:
                 break
         return fit.policy()
@@ -185,8 +187,12 @@ class _Fit:
         if self.config.model.covers_grid:
             return self.grid
         if self.config.labels == "stored":
-            stored = self.batch.next_budget if self.batch.budget is None else self.batch.budget
-            drawn: FloatArray = np.asarray(stored, np.float64)[:, None]
+            if self.batch.budget is None:
+                raise DataError(
+                    "labels='stored' needs a batch with budgets; this one has none. Use "
+                    "labels='uniform'."
+                )
+            drawn: FloatArray = np.asarray(self.batch.budget, np.float64)[:, None]
         else:
             rng = named_generator(self.seed, f"fit/labels/{iteration}")
             shape = (len(self.batch), self.config.n_labels)
@@ -229,10 +235,3 @@ class _Fit:
         """Waits for the GPU, so that seconds are told apart."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-def torch_device(name: str) -> torch.device:
-    """Returns the device of a name; "auto" is the GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
@@ -127,7 +126,7 @@ class EnvConfig:
     def spec(self) -> EnvSpec:
         """As Gymnasium has it."""
         spec = find_spec(self.id)
-        return gymnasium.make(spec, **self.settings).spec or spec
+        return replace(spec, kwargs={**spec.kwargs, **self.settings})
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from bmdp.data import TransitionBatch
-from bmdp.learn.bftq import Keeper, Record, torch_device
+from bmdp.learn.bftq import Keeper, Record
 from bmdp.learn.config import FTQConfig
-from bmdp.models.fitting import make_fitter
+from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.priced import PricedPolicy
 
@@ -50,7 +50,7 @@ class FTQ:
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
         """
-        config, on = self.config, torch_device(device)
+        config, on = self.config, device_of(self.config.model, device)
         net = batch.reward - config.price * batch.cost
         largest = float(np.abs(net).max())
         scale = config.reward_scale or (largest if largest > 0 else 1.0)
@@ -89,9 +89,10 @@ class FTQ:
                 record |= models.fit(f"iteration-{iteration}", budgets, targets).as_dict()
             record["seconds"] = time.perf_counter() - begin
             record["is_last"] = is_fitted or iteration + 1 == config.iterations
+            on_record(record)  # before it is kept: an iteration that is done has its record
             if keeper is not None:
-                keeper.save(iteration + 1, models.arrays())
-            on_record(record)
+                n_done = config.iterations if is_fitted else iteration + 1
+                keeper.save(n_done, models.arrays())
             if is_fitted:
                 break
         return PricedPolicy(models.result(0), config.price, *config.budget_range)

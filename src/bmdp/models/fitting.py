@@ -26,10 +26,22 @@ from bmdp.randomness import named_generator
 
 
 def make_fitter(model: Any, problem: Problem, regression: Regression, device: Any) -> Fitter:
-    """Returns models that know nothing yet: networks, or whatever makes a fitter of its own."""
+    """Returns models that know nothing yet: networks, or whatever makes a fitter of its own.
+
+    Only networks are on the device; see `device_of`.
+    """
     if isinstance(model, EncoderNet | FrontierNet):
         return NetworkFitter(model, regression, problem, device)
     return model.fitter(problem)  # type: ignore[no-any-return]
+
+
+def device_of(model: Any, name: str) -> torch.device:
+    """Returns the device of a name; "auto" is the GPU, for networks and if there is one."""
+    if not isinstance(model, EncoderNet | FrontierNet):
+        return torch.device("cpu")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
 
 
 class NetworkFitter:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from bmdp.arrays import FloatArray
 from bmdp.errors import ConfigError
 from bmdp.models.networks import Scaling
+from bmdp.models.plain import PlainFitter, Rows, flat_states
 from bmdp.models.problem import Fitter, Problem
-from bmdp.models.table import PlainFitter, Rows, flat_states
 from bmdp.policies.stored import storable
 
 _CHUNK = 2**22  # features that are held at a time

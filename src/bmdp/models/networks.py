@@ -125,7 +125,8 @@ class NetworkQ:
         import torch
 
         stack, budgets = self._stack
-        rows = (np.asarray(states, np.float64).reshape(len(states), -1) - self.centre) / self.scale
+        rows = np.asarray(states, np.float64).reshape(len(states), len(self.centre))
+        rows = (rows - self.centre) / self.scale
         parts = []
         with torch.no_grad():
             for first in range(0, len(rows), step := chunk_rows(len(budgets))):

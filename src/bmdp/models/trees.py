@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError, MissingDependency
+from bmdp.models.plain import PlainFitter, Rows, flat_states
 from bmdp.models.problem import Fitter, Problem
-from bmdp.models.table import PlainFitter, Rows, flat_states
 from bmdp.policies.stored import storable
 from bmdp.randomness import named_generator
+
+_CHUNK = 256  # states
 
 
 @storable
@@ -203,12 +205,14 @@ def _sealed(array: NDArray[Any]) -> NDArray[Any]:
 def _add_trees(
     roots: IntArray, nodes: Nodes, states: FloatArray, budgets: FloatArray, values: FloatArray
 ) -> None:
-    """Adds what the trees say to `values`."""
-    for n in prange(len(states)):
-        waiting = np.empty((budgets.shape[1], 3), np.int64)
+    """Adds what the trees say to `values`; a tree is at many states while it is in the cache."""
+    n, n_budgets = budgets.shape
+    for chunk in prange((n + _CHUNK - 1) // _CHUNK):
+        waiting = np.empty((n_budgets, 3), np.int64)
         for root in roots:
-            waiting[0, 0], waiting[0, 1], waiting[0, 2] = root, 0, budgets.shape[1]
-            _descend(nodes, states[n], budgets[n], waiting, values[n])
+            for i in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, n)):
+                waiting[0, 0], waiting[0, 1], waiting[0, 2] = root, 0, n_budgets
+                _descend(nodes, states[i], budgets[i], waiting, values[i])
 
 
 @njit(cache=True)

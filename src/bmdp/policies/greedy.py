@@ -29,7 +29,7 @@ class GreedyRule:
         slope_cap: most reward that a unit of cost can be worth at the cheap end; 0 for no cap.
     """
 
-    cost_floor: float = -1e100
+    cost_floor: float = -1e30
     slope_cap: float = 0.0
 
     def __post_init__(self) -> None:

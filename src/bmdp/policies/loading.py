@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from bmdp.errors import StoreError
+from bmdp.policies import crossed, priced  # so that what they define can be read
 from bmdp.policies.protocol import BudgetedPolicy, Policy
 from bmdp.policies.stored import from_stored, read_stored
 
+KINDS = (crossed.CrossedPolicy, crossed.MeanQ, priced.PricedPolicy)
+"""Policies and parts of them that nothing else imports."""
+
 
 def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
-    """Returns the policy that `policy.save(folder)` wrote.
+    """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
 
     Raises:
-        StoreError: if the folder is missing, damaged, of a newer schema, or holds no policy.
+        StoreError: if the folder is missing, damaged, of a newer schema, or holds no policy, or
+            is a training run that is not finished.
     """
-    policy = from_stored(read_stored(folder))
+    place = _place(Path(folder))
+    policy = from_stored(read_stored(place))
     if not isinstance(policy, Policy):
-        raise StoreError(
-            f"{os.fspath(folder)} holds a {type(policy).__name__}, which is no policy."
-        )
+        raise StoreError(f"{place} holds a {type(policy).__name__}, which is no policy.")
     return policy
+
+
+def _place(folder: Path) -> Path:
+    """Where the policy is: in the folder, or in that of a run."""
+    if (folder / "manifest.json").exists() or not (folder / "spec.json").exists():
+        return folder
+    if not (folder / "policy").exists():
+        raise StoreError(
+            f"{folder} is a training run that is not finished: bmdp train --resume {folder}"
+        )
+    return folder / "policy"

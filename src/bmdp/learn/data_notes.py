@@ -1,0 +1,70 @@
+"""What to beware of before learning from a log, and what makes it impossible."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bmdp.arrays import FloatArray
+from bmdp.data import TransitionBatch
+from bmdp.errors import DataError
+from bmdp.learn.config import BFTQConfig, FTQConfig
+
+
+def data_notes(batch: TransitionBatch, learner: BFTQConfig | FTQConfig) -> tuple[str, ...]:
+    """Returns what to beware of, in plain words: what the log says of itself, and of budgets.
+
+    Raises:
+        DataError: if these settings cannot learn from this log at all.
+    """
+    notes = list(batch.summary().notes)
+    if learner.gamma == 1 and not batch.terminal.any():
+        notes.append(
+            f"gamma is 1 and no row is terminal: values are sums over {learner.iterations} steps, "
+            "one for each iteration"
+        )
+    if isinstance(learner, BFTQConfig):
+        _require_columns(batch, learner)
+        notes.extend(_budget_notes(batch, learner))
+    return tuple(notes)
+
+
+def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
+    n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
+    if learner.valuation == "crossed" and n_episodes < 2:
+        raise DataError(
+            "episode must name at least two episodes for learner.valuation 'crossed', which gives "
+            "each of two models half of them; got one. Use learner.valuation=self."
+        )
+    if learner.labels == "stored" and batch.budget is None and batch.next_budget is None:
+        raise DataError(
+            "budget or next_budget must be given for learner.labels 'stored'; the log has neither. "
+            "Use learner.labels=uniform."
+        )
+
+
+def _budget_notes(batch: TransitionBatch, learner: BFTQConfig) -> list[str]:
+    """Whether the budgets have to do with what episodes cost."""
+    paid = episode_costs(batch, learner.cost_gamma or learner.gamma)
+    if paid is None or not batch.cost.any():
+        return []
+    low, high = learner.budget_range
+    cheapest, dearest = float(paid.min()), float(paid.max())
+    seen = f"episodes of the log cost {cheapest:g} to {dearest:g}"
+    asked = f"budget_range, {low:g} to {high:g},"
+    if high < cheapest:
+        return [f"{asked} is below what any episode cost: {seen}"]
+    if low >= dearest:
+        return [f"{asked} is above what any episode cost: {seen}, so every budget buys the same"]
+    if high - low > 20 * (dearest - low):
+        return [f"{asked} is much wider than the costs: {seen}"]
+    return []
+
+
+def episode_costs(batch: TransitionBatch, gamma: float) -> FloatArray | None:
+    """Returns the discounted cost of each episode, or None if episodes or steps are unknown."""
+    if batch.episode is None or batch.step is None:
+        return None
+    _, which = np.unique(batch.episode, return_inverse=True)
+    paid = batch.cost * gamma ** batch.step.astype(np.float64)
+    costs: FloatArray = np.bincount(which, weights=paid).astype(np.float64)
+    return costs

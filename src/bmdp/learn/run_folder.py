@@ -1,0 +1,244 @@
+"""The folder of a training run, which is right at every moment, whenever it is killed.
+
+    RUN/
+      spec.json            schema, what is learned and how, seed, device, threads, versions
+      records.jsonl        how each collection and iteration went, a line each
+      round-000/
+        batch.npz          the episodes of this round alone
+        fit.safetensors    the learner after its last iteration, with the number of iterations
+        policy/            the policy of this round, once it is learned
+      policy/              that of the last round
+      done                 an empty mark
+      lock                 of the process that writes here
+
+Every file is written aside, brought to the disk, and renamed. A record is written before what it
+tells of is kept, so what has been kept has its record, and records of what was not are dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bmdp.data import TransitionBatch
+from bmdp.errors import StoreError
+from bmdp.learn.bftq import Record
+from bmdp.learn.whole_files import FitKeeper, save_policy, write_aside, write_text
+from bmdp.policies.loading import load_policy
+from bmdp.policies.protocol import OneStepPolicy
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows, where nothing keeps two processes apart)
+    fcntl = None  # type: ignore[assignment]
+
+SCHEMA = 1
+SPEC, RECORDS, LOCK, DONE, POLICY = "spec.json", "records.jsonl", "lock", "done", "policy"
+_BATCH, _FIT = "batch.npz", "fit.safetensors"
+
+
+class RunFolder:
+    """A folder that holds a run."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Opens a run that is there.
+
+        Raises:
+            StoreError: if there is none, or it is of a newer schema.
+        """
+        self.path = Path(path)
+        self.header = _read_header(self.path)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], header: dict[str, Any]) -> RunFolder:
+        """Makes the folder of a new run, whole or not at all.
+
+        Raises:
+            StoreError: if there is something of that name, or it cannot be written.
+        """
+        target = Path(path)
+        require_new(target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            try:
+                text = json.dumps({"schema": SCHEMA, **header}, indent=1)
+                write_text(aside / SPEC, text + "\n")
+                aside.chmod(0o755)  # of mkdtemp it is 0o700
+                aside.rename(target)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise StoreError(f"{target} cannot be written: {error}.") from error
+        return cls(target)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes away. The lock of a process that died holds nobody back.
+
+        Raises:
+            StoreError: if another process is at work here.
+        """
+        file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    owner = os.read(file, 32).decode(errors="replace").strip()
+                    raise StoreError(
+                        f"{self.path} is in use by process {owner}: wait for it, or end it."
+                    ) from error
+            os.truncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(file)  # frees the lock
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run is finished."""
+        return (self.path / DONE).exists()
+
+    def final_policy(self) -> OneStepPolicy:
+        """The policy of a run that is finished."""
+        return _loaded(self.path / POLICY)
+
+    def finish(self, policy: OneStepPolicy) -> None:
+        """Keeps the last policy, and marks the run as done."""
+        save_policy(policy, self.path / POLICY)
+        write_text(self.path / DONE, "")
+
+    def batch(self, number: int) -> TransitionBatch | None:
+        """Episodes of a round, if they were played."""
+        path = self._round(number) / _BATCH
+        return TransitionBatch.from_npz(path) if path.exists() else None
+
+    def keep_batch(self, number: int, batch: TransitionBatch) -> None:
+        """Keeps the episodes of a round."""
+        self._round(number).mkdir(exist_ok=True)
+        write_aside(self._round(number) / _BATCH, batch.to_npz)
+
+    def policy(self, number: int) -> OneStepPolicy | None:
+        """The policy of a round, if it was learned."""
+        path = self._round(number) / POLICY
+        return _loaded(path) if path.exists() else None
+
+    def keep_policy(self, number: int, policy: OneStepPolicy) -> None:
+        """Keeps the policy of a round."""
+        save_policy(policy, self._round(number) / POLICY)
+
+    def keeper(self, number: int) -> FitKeeper:
+        """Of what the learner of a round needs to go on."""
+        return FitKeeper(self._round(number) / _FIT)
+
+    def note(self, record: Record) -> None:
+        """Adds a record."""
+        with (self.path / RECORDS).open("a") as file:
+            file.write(json.dumps(_finite(record)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self) -> list[Record]:
+        """All records."""
+        path = self.path / RECORDS
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # cut off in the middle: what it tells of was not kept
+                break
+        return found
+
+    def tidy(self) -> None:
+        """Takes away what a kill left: records of what was not kept, files half written."""
+        for place in (self.path, *self.path.glob("round-*")):
+            for left in place.glob(".*.new*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        kept = []
+        for record in self.records():
+            if not self._is_kept(record):
+                break
+            kept.append(json.dumps(record) + "\n")
+        write_text(self.path / RECORDS, "".join(kept))
+
+    def _is_kept(self, record: Record) -> bool:
+        """Whether what a record tells of was kept."""
+        place = self._round(record["round"])
+        if record["kind"] == "collection":
+            return (place / _BATCH).exists()
+        if (place / POLICY).exists():
+            return True
+        found = self.keeper(record["round"]).n_done()
+        return bool(record["iteration"] < found)
+
+    def _round(self, number: int) -> Path:
+        return self.path / f"round-{number:03d}"
+
+
+def require_new(path: Path) -> None:
+    """Checks that there is nothing of a name.
+
+    Raises:
+        StoreError: if there is.
+    """
+    if path.exists():
+        way = ", or resume the run in it" if (path / SPEC).exists() else ""
+        raise StoreError(f"{path} exists already: choose another folder{way}.")
+
+
+def discard(path: str | os.PathLike[str]) -> None:
+    """Deletes a run, and nothing that is none.
+
+    Raises:
+        StoreError: if the folder holds something else, or a process is at work in it.
+    """
+    target = Path(path)
+    if target.is_dir() and not any(target.iterdir()):
+        target.rmdir()
+    elif target.exists():
+        if not (target / SPEC).is_file():
+            raise StoreError(f"{target} is no training run, and is not overwritten.")
+        with RunFolder(target).locked():
+            shutil.rmtree(target)
+
+
+def _loaded(folder: Path) -> OneStepPolicy:
+    policy = load_policy(folder)
+    if not isinstance(policy, OneStepPolicy):
+        raise StoreError(f"{folder} holds a {type(policy).__name__}, which no run leaves.")
+    return policy
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    source = path / SPEC
+    if not source.is_file():
+        raise StoreError(f"{path} is no training run: there is no {SPEC} in it.")
+    try:
+        header = json.loads(source.read_text())
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{source} is not JSON: {error}.") from error
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if not isinstance(schema, int):
+        raise StoreError(f"{source} is not of a training run.")
+    if schema > SCHEMA:
+        raise StoreError(
+            f"{path} is of schema {schema}, newer than {SCHEMA}: upgrade bmdp to read it."
+        )
+    return dict(header)
+
+
+def _finite(record: Record) -> Record:
+    """A record as JSON has it, which has no number for what is not finite."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in record.items()
+    }

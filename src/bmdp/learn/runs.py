@@ -1,0 +1,241 @@
+"""Training runs that survive a kill.
+
+A run writes its folder as it goes, and `resume` goes on from there. All random numbers come from
+streams that are named after what they are for, so what a kill interrupted is done again in the same
+way: with the same number of threads on the same device, a run that was killed ends with the very
+policy of one that was not.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+import bmdp
+from bmdp.data import TransitionBatch, load_batches
+from bmdp.envs.slots import open_slots
+from bmdp.envs.tasks import require_count
+from bmdp.errors import ConfigError, StoreError
+from bmdp.learn.bftq import Record, torch_device
+from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
+from bmdp.learn.data_notes import data_notes
+from bmdp.learn.exploration import Manner, learner_of, play_rounds
+from bmdp.learn.run_folder import RunFolder, require_new
+from bmdp.learn.spec_files import DataSpec, from_json, to_json
+from bmdp.learn.whole_files import arrays_hash
+from bmdp.policies.protocol import OneStepPolicy
+from bmdp.randomness import stream_key
+
+AnyPath = str | os.PathLike[str]
+OnRecord = Callable[[Record], None]
+
+
+def _nothing(record: Record) -> None:
+    """Takes no note."""
+
+
+def train(
+    spec: TrainingSpec,
+    folder: AnyPath,
+    *,
+    seed: int,
+    workers: int = 1,
+    device: str = "auto",
+    on_record: OnRecord = _nothing,
+) -> OneStepPolicy:
+    """Explores an environment and learns from it, in a folder from which it can be resumed.
+
+    Args:
+        spec: what to learn, and how.
+        folder: of the run; a new one.
+        seed: of everything.
+        workers: processes that collect episodes; any number collects the same ones.
+        device: of the learner: "cpu", "cuda", or "auto" for the GPU if there is one.
+        on_record: called after each collection and each iteration with how it went.
+
+    Raises:
+        StoreError: if the folder exists, or cannot be written.
+        ConfigError: if a setting is wrong, or cannot be written down.
+    """
+    require_new(Path(folder))
+    require_count("workers", workers, 1)
+    open_slots(spec.env.spec()).close()  # settings that it does not take are refused here
+    header = _header(spec, seed, device)
+    return _go_on(RunFolder.create(folder, header), workers, None, on_record)
+
+
+def train_from_data(  # noqa: PLR0913
+    batch: TransitionBatch,
+    learner: BFTQConfig | FTQConfig,
+    folder: AnyPath,
+    *,
+    seed: int,
+    device: str = "auto",
+    files: Sequence[AnyPath] = (),
+    on_record: OnRecord = _nothing,
+) -> OneStepPolicy:
+    """Learns from a log, in a folder from which it can be resumed.
+
+    The folder has a copy of the transitions, so resuming does not need the log.
+
+    Args:
+        batch: transitions.
+        learner: what to learn, and how.
+        folder: of the run; a new one.
+        seed: of everything.
+        device: of the learner.
+        files: which the batch is from, to be written down.
+        on_record: called after each iteration with how it went.
+
+    Raises:
+        StoreError: if the folder exists, or cannot be written.
+        DataError: if these settings cannot learn from these data; `data_notes` has warnings.
+    """
+    require_new(Path(folder))
+    data_notes(batch, learner)
+    header = _header(DataSpec(learner), seed, device)
+    header["data"] = {
+        "files": [os.path.abspath(name) for name in files],
+        "transitions": len(batch),
+        "sha256": arrays_hash(batch.to_arrays()),
+    }
+    run = RunFolder.create(folder, header)
+    with run.locked():
+        run.keep_batch(0, batch)
+    return _go_on(run, 1, None, on_record)
+
+
+def resume(
+    folder: AnyPath,
+    *,
+    workers: int = 1,
+    device: str | None = None,
+    on_record: OnRecord = _nothing,
+) -> OneStepPolicy:
+    """Goes on with a run that was interrupted; one that is finished gives its policy at once.
+
+    Args:
+        folder: of the run.
+        workers: processes that collect episodes.
+        device: of the learner; that of the run, if not given. On another one numbers are rounded
+            differently.
+        on_record: called after each collection and each iteration that is still to do.
+
+    Raises:
+        StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
+    """
+    require_count("workers", workers, 1)
+    return _go_on(RunFolder(folder), workers, device, on_record)
+
+
+def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> OneStepPolicy:
+    """Does what is still to do."""
+    if run.is_done:
+        return run.final_policy()
+    spec, seed, own_device, n_threads = _read(run)
+    manner = Manner(seed, workers, own_device if device is None else device)
+    torch_device(manner.device)  # one that is not here is refused before any work
+
+    def note(record: Record) -> None:
+        run.note(record)
+        on_record(record)
+
+    with run.locked(), threads(n_threads):
+        run.tidy()
+        if isinstance(spec, DataSpec):
+            policy = _learn(spec, manner, run, note)
+        else:
+            _, policy = play_rounds(spec, manner, run, note)
+        run.finish(policy)
+    return policy
+
+
+def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> OneStepPolicy:
+    """The only round of a run from data."""
+    policy = run.policy(0)
+    if policy is None:
+        policy = learner_of(spec.learner).fit(
+            _data_of(run),
+            seed=manner.seed,
+            device=manner.device,
+            on_record=lambda record: note({"kind": "iteration", "round": 0, **record}),
+            keeper=run.keeper(0),
+        )
+        run.keep_policy(0, policy)
+    return policy
+
+
+def _data_of(run: RunFolder) -> TransitionBatch:
+    """The data of a run; from their files, if it was killed before it had a copy."""
+    batch, data = run.batch(0), run.header["data"]
+    if batch is None and data.get("files"):
+        batch = load_batches(data["files"])
+        run.keep_batch(0, batch)
+    if batch is None or arrays_hash(batch.to_arrays()) != data.get("sha256"):
+        raise StoreError(f"{run.path} does not hold the data that the run began with: begin anew.")
+    return batch
+
+
+def _header(spec: TrainingSpec | DataSpec, seed: int, device: str) -> dict[str, Any]:
+    """What spec.json says."""
+    stream_key(seed, "")  # checks it
+    return {
+        "kind": "data" if isinstance(spec, DataSpec) else "exploration",
+        "spec": to_json(spec),
+        "seed": int(seed),
+        "device": str(torch_device(device)),
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "bmdp": bmdp.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+            "gymnasium": gymnasium.__version__,
+        },
+    }
+
+
+def _read(run: RunFolder) -> tuple[TrainingSpec | DataSpec, int, str, int]:
+    """Settings, seed, device and threads of a run."""
+    header = run.header
+    try:
+        spec = run_spec(run)
+        seed, threads = header["seed"], header["threads"]
+        stream_key(seed, "")
+        require_count("threads", threads, 1)
+        if isinstance(spec, DataSpec) and not isinstance(header["data"], dict):
+            raise ConfigError("data must be settings by name.")
+        return spec, seed, str(header["device"]), threads
+    except (ConfigError, KeyError) as error:
+        raise StoreError(f"{run.path}/spec.json does not make sense: {error}") from error
+
+
+def run_spec(run: RunFolder) -> TrainingSpec | DataSpec:
+    """Returns what a run learns, and how.
+
+    Raises:
+        ConfigError: if its settings are wrong.
+    """
+    settings = run.header.get("spec")
+    if run.header.get("kind") == "data":
+        return from_json(settings, DataSpec)
+    return from_json(settings)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Lets torch compute with so many threads: sums are rounded as their parts are cut."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

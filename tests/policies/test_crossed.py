@@ -1,0 +1,76 @@
+"""Two Q-functions: one chooses, the other sets the probabilities; and the price on cost."""
+
+import numpy as np
+import pytest
+
+from bmdp import ConfigError
+from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.greedy import GreedyRule
+from bmdp.policies.hull import HullPolicy, TabularQ
+from bmdp.policies.priced import PricedPolicy
+from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
+
+GRID = np.array([0.0, 0.5, 1.0])
+# One state, two actions; the first of both functions thinks the second action costs 1, the other 2.
+FIRST = TabularQ(np.array([[[0.0] * 3, [1.0] * 3]]), np.array([[[0.0] * 3, [1.0] * 3]]))
+SECOND = TabularQ(np.array([[[0.0] * 3, [1.2] * 3]]), np.array([[[0.0] * 3, [2.0] * 3]]))
+STATES = np.zeros(4000, np.int64)
+
+
+def tables(seed):
+    q = np.random.default_rng(seed).random((2, 6, 4, 3))
+    return TabularQ(q[0], q[1])
+
+
+CASES = {
+    "crossed": Case(CrossedPolicy(tables(0), tables(1), GRID), np.arange(6), 4),
+    "capped": Case(
+        CrossedPolicy(tables(0), tables(1), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
+    ),
+    "mean": Case(
+        HullPolicy(MeanQ(tables(0), tables(1)), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
+    ),
+    "priced": Case(PricedPolicy(tables(2), 0.5), np.arange(6), 4),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(check, case):
+    check(case)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_saving(case, tmp_path):
+    a_saved_policy_decides_as_before(case, tmp_path)
+
+
+def test_the_other_function_sets_the_probability():
+    policy = CrossedPolicy(FIRST, SECOND, GRID)
+    decision = policy.decide(STATES, 0.5, np.random.default_rng(0))
+    # First chooses: 0.5 / 2 by the second's costs; second chooses: 0.5 / 1 by the first's.
+    assert decision.action.mean() == pytest.approx((0.25 + 0.5) / 2, abs=0.025)
+    options = policy.options(STATES[:1], np.array([0.5]))
+    assert options.probability[0].tolist() == pytest.approx([0.375, 0.125, 0.25, 0.25])
+    assert options.action[0].tolist() == [0, 1, 0, 1]
+
+
+def test_the_mean_of_both_is_what_is_shown():
+    assert CrossedPolicy(FIRST, SECOND, GRID).frontier(0).costs.tolist() == [0.0, 1.5]
+    q_r, q_c = MeanQ(FIRST, SECOND)(STATES[:1])
+    assert q_r[0, 1].tolist() == pytest.approx([1.1] * 3)
+    assert q_c[0, 1].tolist() == [1.5] * 3
+
+
+def test_a_price_decides():
+    cheap, dear = PricedPolicy(FIRST, 2.0), PricedPolicy(FIRST, 0.5)
+    rng = np.random.default_rng(0)
+    assert (cheap.decide(STATES[:5], 1.0, rng).action == 0).all()
+    decision = dear.decide(STATES[:5], 0.25, rng)
+    assert (decision.action == 1).all()
+    assert (decision.next_budget == 0.25).all()
+
+
+def test_a_negative_cap_is_refused():
+    with pytest.raises(ConfigError, match="slope_cap must be from 0 on"):
+        GreedyRule(slope_cap=-1.0)
