@@ -23,7 +23,7 @@ from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.config import BFTQConfig
 from bmdp.learn.targets import NextValues, mixture_values
-from bmdp.models.fitting import device_of, make_fitter
+from bmdp.models.fitting import device_of, make_fitter, torch_device
 from bmdp.models.problem import Problem
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
@@ -32,6 +32,9 @@ from bmdp.policies.protocol import OneStepPolicy
 from bmdp.randomness import named_generator
 
 Record = dict[str, Any]
+
+
+__all__ = ["BFTQ", "Keeper", "Record", "torch_device"]
 
 
 class Keeper(Protocol):

@@ -37,8 +37,11 @@ def make_fitter(model: Any, problem: Problem, regression: Regression, device: An
 
 def device_of(model: Any, name: str) -> torch.device:
     """Returns the device of a name; "auto" is the GPU, for networks and if there is one."""
-    if not isinstance(model, EncoderNet | FrontierNet):
-        return torch.device("cpu")
+    return torch_device(name if isinstance(model, EncoderNet | FrontierNet) else "cpu")
+
+
+def torch_device(name: str) -> torch.device:
+    """Returns the device of a name; "auto" is the GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)

@@ -1,4 +1,4 @@
-"""Means of targets in a table: for states that are whole numbers. Exact where data are exhaustive."""
+"""Means of targets in a table, for states that are whole numbers: exact on exhaustive data."""
 
 from __future__ import annotations
 
