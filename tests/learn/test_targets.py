@@ -62,13 +62,22 @@ def test_another_function_values_the_vertices_and_sets_the_probability(n_labels)
             mixture = hull_mixture(frontier, beta)
             low, high = frontier.index[mixture.lower], frontier.index[mixture.upper]
             share = 0.0
-            if mixture.lower != mixture.upper and mixture.p_upper > 0:
+            if mixture.lower != mixture.upper:
                 run = costs[high] - costs[low]
                 share = 1.0 if run <= 0 else float(np.clip((beta - costs[low]) / run, 0, 1))
             expected = [
                 (1 - share) * values[low] + share * values[high] for values in (rewards, costs)
             ]
             assert found[n, k].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2])
+def test_on_a_vertex_the_other_function_may_still_want_the_next_one(n_labels):
+    """Whether one budget is asked for or several: the next vertex costs nothing by the other."""
+    choosing = torch.tensor([[[[0.0, 1.0]], [[0.0, 1.0]]]])
+    valuing = torch.tensor([[[[0.0, 3.0]], [[0.5, 0.3]]]])
+    found = mixture_values(choosing, valuing, torch.zeros(1, n_labels), GreedyRule()).values
+    assert found[0, 0].tolist() == pytest.approx([3.0, 0.3])
 
 
 def test_a_crossed_budget_is_spent_where_it_can_be():

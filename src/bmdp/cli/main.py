@@ -13,7 +13,10 @@ from typer.core import TyperGroup
 
 from bmdp import BmdpError, __version__
 from bmdp.cli.envs import envs
+from bmdp.cli.evaluate import evaluate
+from bmdp.cli.play import play
 from bmdp.cli.solve import solve
+from bmdp.cli.train import train
 
 
 class Verbs(TyperGroup):
@@ -54,6 +57,9 @@ def bmdp(
 
 app.command()(envs)
 app.command()(solve)
+app.command()(train)
+app.command()(evaluate)
+app.command()(play)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What options say, as values: lists of budgets."""
+"""What options say, as values: lists of budgets, and ranges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from bmdp.errors import BudgetError
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
 
 
-def parse_budgets(texts: Iterable[str]) -> list[float]:
+def parse_budgets(texts: Iterable[str], option: str = "--budget") -> list[float]:
     """Returns the budgets that some texts name, each once, in the order given.
 
     Args:
         texts: each a number, or a range `low:high:step` that includes both ends.
+        option: what errors call it.
 
     Raises:
         BudgetError: if one is neither, or is not finite, or its steps miss the upper end.
@@ -23,40 +24,58 @@ def parse_budgets(texts: Iterable[str]) -> list[float]:
     >>> parse_budgets(["2", "0:0.4:0.1"])
     [2.0, 0.0, 0.1, 0.2, 0.3, 0.4]
     """
-    return list(dict.fromkeys(budget for text in texts for budget in _budgets(text)))
+    return list(dict.fromkeys(budget for text in texts for budget in _budgets(text, option)))
 
 
-def _budgets(text: str) -> list[float]:
-    parts = [_number(part, text) for part in text.split(":")]
+def parse_range(text: str) -> tuple[float, float]:
+    """Returns the ends of a range `low:high`.
+
+    Raises:
+        BudgetError: if it is none, or does not rise.
+
+    >>> parse_range("0:1")
+    (0.0, 1.0)
+    """
+    try:
+        low, high = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise BudgetError(f"--budget-range must be low:high; got '{text}'.") from None
+    if not -math.inf < low < high < math.inf:
+        raise BudgetError(f"--budget-range low:high must rise; got '{text}'.")
+    return low, high
+
+
+def _budgets(text: str, option: str) -> list[float]:
+    parts = [_number(part, text, option) for part in text.split(":")]
     if len(parts) == 1:
         return [_float(parts[0])]
     if len(parts) != 3:
-        raise BudgetError(f"--budget must be a number or low:high:step; got '{text}'.")
+        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.")
     low, high, step = parts
     if low > high or step <= 0:
-        raise BudgetError(f"--budget low:high:step must rise, by a step above 0; got '{text}'.")
+        raise BudgetError(f"{option} low:high:step must rise, by a step above 0; got '{text}'.")
     n_steps = (high - low) / step  # exact where it is a whole number
     if n_steps >= MOST_BUDGETS:
         raise BudgetError(
-            f"--budget must name at most {MOST_BUDGETS} budgets; got {n_steps:.3g} in '{text}'."
+            f"{option} must name at most {MOST_BUDGETS} budgets; got {n_steps:.3g} in '{text}'."
         )
     last = low + int(n_steps) * step
     if last != high:
         raise BudgetError(
-            f"--budget low:high:step must reach {high} in whole steps; got '{text}', which ends at "
+            f"{option} low:high:step must reach {high} in whole steps; got '{text}', which ends at "
             f"{last}. Write {low}:{last}:{step}, or choose another step."
         )
     return [_float(low + i * step) for i in range(int(n_steps) + 1)]
 
 
-def _number(part: str, text: str) -> Decimal:
+def _number(part: str, text: str, option: str) -> Decimal:
     """Reads a finite number, in decimals: sums of steps are then what they look like."""
     try:
         number = Decimal(part)
     except InvalidOperation:
-        raise BudgetError(f"--budget must be a number or low:high:step; got '{text}'.") from None
+        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.") from None
     if number.is_nan() or not math.isfinite(float(number)):
-        raise BudgetError(f"--budget must be finite; got '{text}'.")
+        raise BudgetError(f"{option} must be finite; got '{text}'.")
     return number
 
 

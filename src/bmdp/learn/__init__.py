@@ -9,6 +9,7 @@ from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, Tra
 from bmdp.learn.exploration import ExplorationResult, explore
 from bmdp.learn.ftq import FTQ
 from bmdp.learn.presets import preset
+from bmdp.learn.runs import resume, train, train_from_data
 
 __all__ = [
     "BFTQ",
@@ -22,4 +23,7 @@ __all__ = [
     "collect",
     "explore",
     "preset",
+    "resume",
+    "train",
+    "train_from_data",
 ]

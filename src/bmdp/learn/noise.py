@@ -66,7 +66,8 @@ class NoiseRule:
                 "folds must be from 1 on and tolerance from 0 on; "
                 f"got {self.folds} and {self.tolerance}."
             )
-        if self.folds == 1 and f"{self.valuation} {self.probability}" != "self own":
+        asks_others = self.valuation == "crossed" or self.probability == "other"
+        if self.folds == 1 and asks_others:
             raise ConfigError('with one fold, valuation must be "self" and probability "own".')
 
 

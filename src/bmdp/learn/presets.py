@@ -116,11 +116,16 @@ def _slot_filling() -> TrainingSpec:
         EnvConfig("slot-filling", {"features": "belief"}),
         BFTQConfig(
             gamma=1.0,
+            model=EncoderNet((64, 64), (8,)),
             regression=Regression(
-                steps=1000, weight_decay=5e-4, start="restart", keep_moments=False
+                steps=400,
+                learning_rate=2e-3,
+                weight_decay=5e-4,
+                start="restart",
+                keep_moments=False,
             ),
             iterations=11,
-            slope_cap=3.0,
+            slope_cap=10.0,
         ),
         Exploration(10, 500, decay=1e-3, floor=0.15),
     )

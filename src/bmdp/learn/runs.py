@@ -24,13 +24,14 @@ from bmdp.data import TransitionBatch, load_batches
 from bmdp.envs.slots import open_slots
 from bmdp.envs.tasks import require_count
 from bmdp.errors import ConfigError, StoreError
-from bmdp.learn.bftq import Record, torch_device
+from bmdp.learn.bftq import Record
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, play_rounds
 from bmdp.learn.run_folder import RunFolder, require_new
 from bmdp.learn.spec_files import DataSpec, from_json, to_json
 from bmdp.learn.whole_files import arrays_hash
+from bmdp.models.fitting import torch_device
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.randomness import stream_key
 
@@ -142,7 +143,7 @@ def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord
         return run.final_policy()
     spec, seed, own_device, n_threads = _read(run)
     manner = Manner(seed, workers, own_device if device is None else device)
-    torch_device(manner.device)  # one that is not here is refused before any work
+    checked_device(manner.device)
 
     def note(record: Record) -> None:
         run.note(record)
@@ -191,7 +192,7 @@ def _header(spec: TrainingSpec | DataSpec, seed: int, device: str) -> dict[str, 
         "kind": "data" if isinstance(spec, DataSpec) else "exploration",
         "spec": to_json(spec),
         "seed": int(seed),
-        "device": str(torch_device(device)),
+        "device": checked_device(device),
         "threads": torch.get_num_threads(),
         "versions": {
             "bmdp": bmdp.__version__,
@@ -205,9 +206,8 @@ def _header(spec: TrainingSpec | DataSpec, seed: int, device: str) -> dict[str, 
 
 def _read(run: RunFolder) -> tuple[TrainingSpec | DataSpec, int, str, int]:
     """Settings, seed, device and threads of a run."""
-    header = run.header
+    header, spec = run.header, spec_of(run)
     try:
-        spec = run_spec(run)
         seed, threads = header["seed"], header["threads"]
         stream_key(seed, "")
         require_count("threads", threads, 1)
@@ -218,16 +218,34 @@ def _read(run: RunFolder) -> tuple[TrainingSpec | DataSpec, int, str, int]:
         raise StoreError(f"{run.path}/spec.json does not make sense: {error}") from error
 
 
-def run_spec(run: RunFolder) -> TrainingSpec | DataSpec:
+def spec_of(run: RunFolder) -> TrainingSpec | DataSpec:
     """Returns what a run learns, and how.
 
     Raises:
-        ConfigError: if its settings are wrong.
+        StoreError: if its settings are wrong.
     """
     settings = run.header.get("spec")
-    if run.header.get("kind") == "data":
-        return from_json(settings, DataSpec)
-    return from_json(settings)
+    try:
+        if run.header.get("kind") == "data":
+            return from_json(settings, DataSpec)
+        return from_json(settings)
+    except ConfigError as error:
+        raise StoreError(f"{run.path}/spec.json does not make sense: {error}") from error
+
+
+def checked_device(name: str) -> str:
+    """Returns the name of a device that is here; "auto" is the GPU if there is one.
+
+    Raises:
+        ConfigError: if it is not here.
+    """
+    try:
+        device = torch_device(name)
+    except RuntimeError:
+        raise ConfigError(f"device must be 'auto', 'cpu' or 'cuda'; got {name!r}.") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {name!r} is not here; 'auto' takes what there is.")
+    return str(device)
 
 
 @contextmanager

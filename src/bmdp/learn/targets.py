@@ -59,7 +59,7 @@ class _Found(NamedTuple):
 
     lower: Tensor  # [n, L]
     upper: Tensor  # [n, L]
-    is_mixed: Tensor  # [n, L], whether both are played
+    is_mixed: Tensor  # [n, L], whether both may be played: not below the frontier, nor at its end
     n_infeasible: int
 
 
@@ -85,9 +85,8 @@ def _of_many_budgets(costs: Tensor, rewards: Tensor, budgets: Tensor) -> _Found:
     vertex_costs = at(costs, points)
     last = n_vertices[:, None] - 1
     lower = torch.searchsorted(vertex_costs, budgets, right=True) - 1
-    n_infeasible = int((lower < 0).sum())
+    is_infeasible = lower < 0
     lower = lower.clamp(min=0).minimum(last)
     upper = (lower + 1).minimum(last)
-    # Below the cheapest vertex that one is played; at a vertex or above the last one, it alone.
-    is_mixed = (at(vertex_costs, lower) < budgets) & (upper > lower)
-    return _Found(at(points, lower), at(points, upper), is_mixed, n_infeasible)
+    is_mixed = ~is_infeasible & (upper > lower)
+    return _Found(at(points, lower), at(points, upper), is_mixed, int(is_infeasible.sum()))

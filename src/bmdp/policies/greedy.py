@@ -62,7 +62,12 @@ def capped(costs: Any, rewards: Any, slope: float) -> tuple[Any, Any]:
     best = (rewards - slope * costs).argmax(1)[:, None]
     cost, reward = at(costs, best), at(rewards, best)
     cheap = costs < cost
-    return costs * ~cheap + cost * cheap, rewards * ~cheap + (reward - 1) * cheap
+    return where(cheap, cost, costs), where(cheap, reward - 1, rewards)
+
+
+def where(mask: Any, one: Any, other: Any) -> Any:
+    """The one where the mask says so, else the other."""
+    return np.where(mask, one, other) if isinstance(mask, np.ndarray) else other.where(~mask, one)
 
 
 def at(values: Any, places: Any) -> Any:

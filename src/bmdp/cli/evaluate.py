@@ -1,0 +1,150 @@
+"""`bmdp evaluate`: whether the dial of a policy tells the truth, and what it earns."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from gymnasium.envs.registration import EnvSpec
+from rich.console import Console
+from rich.table import Table
+
+from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
+from bmdp.cli.progress import episode_bar
+from bmdp.cli.values import parse_budgets
+from bmdp.envs import Corridors, SlotFilling, corridors, slot_filling
+from bmdp.evaluate import DialReport, Evaluation, measure_dial
+from bmdp.evaluate import evaluate as play_episodes
+from bmdp.frontier import Frontier
+
+RESOLUTION = 17  # of the grid of corridors, which takes seconds; its own value is 1 % off
+N_BINS = 4  # of the scores of slot-filling
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The best that can be had, or why it is not known."""
+
+    frontier: Frontier | None
+    source: str
+
+
+def evaluate(  # noqa: PLR0913
+    run: RunPath,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NUMBER|LOW:HIGH:STEP",
+            help="Budgets to ask for; may be repeated; a range includes both ends. "
+            "Without: eleven from end to end of what the policy takes.",
+        ),
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Played at each budget.")] = 20_000,
+    env: EnvName = None,
+    setting: EnvSettings = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that play episodes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Play a policy at several budgets: what was asked, what was paid, and what was earned."""
+    asked = parse_budgets(budgets or (), option="--budgets")
+    policy, spec = open_run(run, env, setting or ())
+    low, high = policy.budget_range
+    optimum = known_optimum(spec)
+    with episode_bar("episodes") as progress:
+        found = play_episodes(
+            policy,
+            spec,
+            budgets=asked or np.linspace(low, high, 11),
+            n_episodes=episodes,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    report = None if optimum.frontier is None else measure_dial(found, optimum.frontier)
+    (_print_json if as_json else _print_table)(found, report, optimum)
+
+
+def known_optimum(spec: EnvSpec) -> Optimum:
+    """Returns the true frontier of an environment, where it can be computed in seconds."""
+    settings = spec.kwargs
+    if spec.id == "bmdp/Corridors-v0" and set(settings) <= {"observe_time"}:
+        true = corridors.true_frontier(
+            Corridors(**settings), resolution=RESOLUTION, max_disagreement=0.02
+        )
+        how = f"corridors on a grid of resolution {RESOLUTION}"
+    elif spec.id == "bmdp/SlotFilling-v0" and set(settings) <= {"features"}:
+        true = slot_filling.true_frontier(SlotFilling(**settings), n_bins=N_BINS)
+        how = f"slot-filling with scores in {N_BINS} bins"
+    else:
+        return Optimum(None, "no optimum known")
+    return Optimum(true.frontier, f"optimum: {how}, rewards within {true.reward_error:.2g}")
+
+
+def _columns(found: Evaluation, report: DialReport | None) -> dict[str, Any]:
+    """What is told of each budget, `[B]` each; costs and rewards are discounted."""
+    columns = {"budget": found.budgets}
+    for name in ("cost", "reward"):
+        for end, suffix in (("mean", ""), ("low", "_low"), ("high", "_high")):
+            columns[name + suffix] = getattr(found, f"discounted_{name}_{end}")
+    columns["infeasible_share"] = found.infeasible_share
+    if report is not None:
+        columns |= {name: getattr(report, name) for name in ("score", "overshoot", "dial_error")}
+    return columns
+
+
+def _print_table(found: Evaluation, report: DialReport | None, optimum: Optimum) -> None:
+    columns = _columns(found, report)
+    measures = [name for name in ("score", "overshoot", "dial_error") if name in columns]
+    table = Table()
+    for name in ("asked", "cost", f"{found.confidence:.0%} interval", "reward", *measures):
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+    for i, budget in enumerate(found.budgets):
+        row = {name: values[i] for name, values in columns.items()}
+        table.add_row(
+            f"{budget:g}",
+            f"{row['cost']:.3f}",
+            f"{row['cost_low']:.3f} to {row['cost_high']:.3f}",
+            f"{row['reward']:.4g}",
+            *(f"{row[name]:.3f}" for name in measures),
+        )
+    console = Console()
+    console.print(table)
+    told = [f"{found.n_episodes:,} episodes a budget in {found.env}, gamma {found.gamma:g}"]
+    if report is not None:
+        told.append(
+            f"mean score {report.mean_score:.3f}, worst overshoot {report.worst_overshoot:.3f}, "
+            f"mean dial error {report.mean_dial_error:.3f}"
+        )
+    for line in (*told, optimum.source):
+        typer.echo(line)
+
+
+def _print_json(found: Evaluation, report: DialReport | None, optimum: Optimum) -> None:
+    columns = _columns(found, report)
+    rows = [
+        {name: _finite(float(values[i])) for name, values in columns.items()}
+        for i in range(len(found.budgets))
+    ]
+    fields: dict[str, Any] = {
+        "env": found.env,
+        "gamma": found.gamma,
+        "episodes": found.n_episodes,
+        "seed": found.seed,
+        "confidence": found.confidence,
+        "optimum": optimum.source,
+        "rows": rows,
+    }
+    if report is not None:
+        for name in ("mean_score", "worst_overshoot", "mean_dial_error"):
+            fields[name] = _finite(getattr(report, name))
+    typer.echo(json.dumps(fields, indent=2, allow_nan=False))
+
+
+def _finite(number: float) -> float | None:
+    """A number as JSON has it, which has none for what is not finite."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,104 @@
+"""How far a training run is, on stderr: live in a terminal, a few lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+Record = dict[str, Any]
+
+
+class TrainingProgress:
+    """Shows records as they come. Iterations of later rounds have more data, and take longer."""
+
+    def __init__(self, n_rounds: int, n_iterations: int) -> None:
+        """Of a run of so many rounds and iterations, at most."""
+        self.n_rounds, self.n_iterations = n_rounds, n_iterations
+        self._console = Console(stderr=True, soft_wrap=True)
+        self._begin = time.monotonic()
+        self._first: float | None = None  # work done before the first record
+        self._seconds = 0.0  # of the iterations of this round
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[TrainingProgress]:
+        """Shows a bar while it lasts, if stderr is a terminal."""
+        if not self._console.is_terminal:
+            yield self
+            return
+        columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            self._bar = progress, progress.add_task("starting", total=self._work())
+            yield self
+
+    def __call__(self, record: Record) -> None:
+        """Takes a record."""
+        if self._bar is None:
+            self._print(record)
+            return
+        progress, bar = self._bar
+        done = self._done(record)
+        text = f"round {record['round'] + 1}/{self.n_rounds}  {_told(record, self.n_iterations)}"
+        progress.update(bar, completed=done, description=f"{text}  {self._left(done, record)}")
+
+    def _print(self, record: Record) -> None:
+        """A line for each collection, and one for the iterations of a round."""
+        name = f"round {record['round'] + 1}/{self.n_rounds}"
+        self._seconds += record["seconds"]
+        if record["kind"] == "collection" or record["is_last"]:
+            told = f"{name}: {_told(record, self.n_iterations)}, {self._seconds:.1f} s"
+            self._console.print(told, highlight=False)
+            self._seconds = 0.0
+
+    def _left(self, done: float, record: Record) -> str:
+        """How long it will take, going by how long it took."""
+        if self._first is None:
+            self._first = done
+            self._begin = time.monotonic()
+            return ""
+        if done <= self._first:
+            return ""
+        pace = (time.monotonic() - self._begin) / (done - self._first)
+        minutes, seconds = divmod(round(pace * (self._work() - done)), 60)
+        return f"{minutes}:{seconds:02d} left"
+
+    def _work(self) -> float:
+        """Of the whole run, in iterations of the first round."""
+        return self.n_iterations * self.n_rounds * (self.n_rounds + 1) / 2
+
+    def _done(self, record: Record) -> float:
+        """Work that is done once there is this record."""
+        number: int = record["round"]
+        before = self.n_iterations * number * (number + 1) / 2
+        if record["kind"] == "collection":
+            return before
+        n_done: int = self.n_iterations if record["is_last"] else record["iteration"] + 1
+        return before + (number + 1) * n_done
+
+
+def _told(record: Record, n_iterations: int) -> str:
+    """A record in a few words."""
+    if record["kind"] == "collection":
+        return (
+            f"{record['transitions']:,} transitions, reward {record['reward']:.3g} "
+            f"and cost {record['cost']:.3g} an episode"
+        )
+    loss = record.get("last_loss", record["delta"])
+    return f"iteration {record['iteration'] + 1}/{n_iterations}, loss {loss:.3g}"
+
+
+@contextmanager
+def episode_bar(name: str) -> Iterator[Any]:
+    """Gives what shows how many episodes were played, or None where stderr is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)

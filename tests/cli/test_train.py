@@ -1,0 +1,290 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bmdp
+from bmdp.cli import progress
+from bmdp.cli.main import app
+from bmdp.learn import collect, preset, train, train_from_data
+from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import spec_of
+from bmdp.policies import RandomBudgetedPolicy
+from training import LEARNER, OPTIONS, SPEC, content, told
+
+PLAIN = {"FORCE_COLOR": None, "COLUMNS": "200", "TERM": "dumb"}
+
+
+def run(*arguments):
+    words = ["train", *map(str, arguments)]
+    return CliRunner(env=PLAIN).invoke(app, words, catch_exceptions=False)
+
+
+def lines(text):
+    return [line for line in text.splitlines() if line]
+
+
+def assert_is_user_error(result, *words):
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    errors = [line for line in lines(result.stderr) if not line.startswith("note: ")]
+    (line,) = errors
+    assert line.startswith("error: ")
+    for word in words:
+        assert word in line
+
+
+def assert_is_bad_usage(result, *words):
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    told_words = " ".join(result.stderr.replace("│", " ").split())
+    for word in words:
+        assert word in told_words
+
+
+def random_log():
+    budgets = np.linspace(0, 1, 60)
+    policy = RandomBudgetedPolicy(5, 0.0, 1.0)
+    return collect(policy, SPEC.env.spec(), range(60), budgets=budgets, seed=0)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "log.parquet"
+    random_log().to_parquet(path)
+    return path
+
+
+FAST = OPTIONS[3:]  # of a learner
+
+
+# From an environment
+
+
+def test_an_environment_is_trained_in_as_by_the_library(tmp_path):
+    result = run("corridors", *OPTIONS, "--seed", 7, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"policy: {tmp_path / 'run' / 'policy'}\n"
+    told_lines = lines(result.stderr)
+    assert len(told_lines) == 4
+    assert told_lines[0].startswith("round 1/2: ")
+    assert "iteration 2/2, loss" in told_lines[3]
+    train(spec_of(RunFolder(tmp_path / "run")), tmp_path / "other", seed=7)
+    assert content(tmp_path / "run" / "policy") == content(tmp_path / "other" / "policy")
+
+
+def test_settings_come_from_the_preset_of_the_name_and_the_options(tmp_path):
+    options = (*OPTIONS, "--gamma", 0.5, "--budget-range", "0:2", "--set", "env.height=5")
+    assert run("bmdp/Corridors-v0", *options, "--out", tmp_path / "run").exit_code == 0
+    spec, ours = spec_of(RunFolder(tmp_path / "run")), preset("corridors")
+    assert spec.env.settings == {"observe_time": True, "height": 5}
+    assert (spec.learner.gamma, spec.learner.budget_range) == (0.5, (0.0, 2.0))
+    assert spec.learner.slope_cap == ours.learner.slope_cap
+    assert (spec.exploration.rounds, spec.exploration.episodes) == (2, 20)
+    assert spec.exploration.hold == ours.exploration.hold
+
+
+def test_another_preset_can_be_named(tmp_path):
+    options = ("--episodes=4", "--set=exploration.rounds=2", "--set=learner.iterations=1")
+    options = (*options, "--set=learner.regression.steps=1", "--preset", "paper-corridors-ftq")
+    assert run("corridors", *options, "--out", tmp_path / "run").exit_code == 0
+    assert spec_of(RunFolder(tmp_path / "run")).learner.model == bmdp.models.FrontierNet(
+        (128, 64, 32), "free"
+    )
+
+
+def test_episodes_that_rounds_do_not_divide_are_rounded_up_and_it_is_said(tmp_path):
+    result = run("corridors", *OPTIONS, "--episodes", 41, "--out", tmp_path / "run")
+    assert lines(result.stderr)[0] == "note: 2 rounds of 21 episodes, 42 in all"
+
+
+def test_the_result_is_there_as_json(tmp_path):
+    result = run("corridors", *OPTIONS, "--out", tmp_path / "run", "--json")
+    found = json.loads(result.stdout)
+    assert found["policy"] == str(tmp_path / "run" / "policy")
+    assert (found["rounds"], found["iterations"], found["device"]) == (2, 4, "cpu")
+    assert Path(found["policy"]).is_dir()
+
+
+def test_a_terminal_sees_how_far_it_is(tmp_path, monkeypatch):
+    seen = []
+    update = progress.Progress.update
+    monkeypatch.setattr(
+        progress.Progress, "update", lambda *a, **k: [seen.append(k), update(*a, **k)]
+    )
+    console = progress.Console
+    monkeypatch.setattr(progress, "Console", lambda **k: console(**k, force_terminal=True))
+    assert run("corridors", *OPTIONS, "--out", tmp_path / "run").exit_code == 0
+    assert [update["completed"] for update in seen] == [0, 1, 2, 2, 4, 6]
+    assert "round 2/2  iteration 1/2, loss" in seen[4]["description"]
+    assert "left" in seen[4]["description"]
+
+
+# Resuming
+
+
+def test_control_c_is_told_in_one_line_with_the_command(tmp_path, monkeypatch):
+    seen = []
+
+    def interrupted(self, record):
+        seen.append(record)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(progress.TrainingProgress, "__call__", interrupted)
+        result = run("corridors", *OPTIONS, "--out", folder)
+    assert result.exit_code == 130
+    assert result.stdout == ""
+    assert lines(result.stderr) == [f"stopped; go on with: bmdp train --resume {folder}"]
+    result = run("--resume", folder)
+    assert result.exit_code == 0
+    assert result.stdout == f"policy: {folder / 'policy'}\n"
+    run("corridors", *OPTIONS, "--out", tmp_path / "whole")
+    assert content(folder / "policy") == content(tmp_path / "whole" / "policy")
+    assert told(RunFolder(folder).records()) == told(RunFolder(tmp_path / "whole").records())
+    result = run("--resume", folder)
+    assert (result.exit_code, result.stderr) == (0, f"{folder} is finished.\n")
+
+
+def test_a_folder_is_overwritten_only_by_force_and_only_if_it_is_a_run(tmp_path):
+    train(replace(SPEC, learner=replace(LEARNER, gamma=0.5)), tmp_path / "run", seed=0)
+    asked = ("corridors", *OPTIONS, "--out", tmp_path / "run")
+    assert_is_user_error(run(*asked), "exists already", "or resume the run in it")
+    assert run(*asked, "--force").exit_code == 0
+    assert spec_of(RunFolder(tmp_path / "run")).learner.gamma == 1.0
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    asked = ("corridors", *OPTIONS, "--out", tmp_path / "mine", "--force")
+    assert_is_user_error(run(*asked), "is no training run, and is not overwritten")
+
+
+def test_wrong_settings_do_not_cost_the_run_that_is_there(tmp_path):
+    train(SPEC, tmp_path / "run", seed=0)
+    result = run("corridors", "--set=learner.gama=1", "--out", tmp_path / "run", "--force")
+    assert_is_user_error(result, "Did you mean 'gamma'?")
+    assert bmdp.load_policy(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("spec.json", b"{", ("spec.json is not JSON",)),
+        ("round-000/fit.safetensors", b"x", ("fit.safetensors is damaged", "Delete it and res")),
+    ],
+)
+def test_damage_is_told_in_one_line(tmp_path, name, damage, words):
+    train_from_data(random_log(), LEARNER, tmp_path / "run", seed=0)
+    for left in ("done", "policy", "round-000/policy"):
+        (tmp_path / "run" / left).rename(tmp_path / left.replace("/", "-"))
+    (tmp_path / "run" / name).write_bytes(damage)
+    assert_is_user_error(run("--resume", tmp_path / "run"), *words)
+
+
+# From a log
+
+
+def test_a_log_is_learned_from(tmp_path, log):
+    options = ("--gamma", 1, "--budget-range", "0:1", *FAST)
+    result = run("--data", log, *options, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"policy: {tmp_path / 'run' / 'policy'}\n"
+    policy = bmdp.load_policy(tmp_path / "run")
+    assert policy.act([3.5, 0.5, 0.0], 0.5, np.random.default_rng(0)).action in range(5)
+    assert RunFolder(tmp_path / "run").header["data"]["files"] == [str(log)]
+
+
+def test_several_logs_are_learned_from_as_a_shell_lists_them(tmp_path, log):
+    random_log().to_npz(tmp_path / "more.npz")
+    options = ("--gamma", 1, *FAST, "--out", tmp_path / "run")
+    assert run("--data", log, tmp_path / "more.npz", *options).exit_code == 0
+    data = RunFolder(tmp_path / "run").header["data"]
+    assert data["files"] == [str(log), str(tmp_path / "more.npz")]
+    assert data["transitions"] == 2 * len(random_log())
+
+
+def changed_log(tmp_path, **changes):
+    batch = random_log()
+    columns = {name: np.full_like(getattr(batch, name), v) for name, v in changes.items()}
+    arrays = {**batch.to_arrays(), **columns, "n_actions": np.array(batch.n_actions)}
+    np.savez(tmp_path / "log.npz", **arrays)
+    return tmp_path / "log.npz"
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "note"),
+    [
+        ({"cost": 0.0}, (), "note: all costs are 0: every budget is the same"),
+        ({"action": 2}, (), "note: only action 2 was ever taken: there is nothing to choose from"),
+        ({}, ("--budget-range", "7:9"), "note: budget_range, 7 to 9, is above what any episode"),
+    ],
+)
+def test_what_to_beware_of_is_noted_on_stderr(tmp_path, changes, options, note):
+    path = changed_log(tmp_path, **changes)
+    result = run("--data", path, "--gamma", 1, *options, *FAST, "--out", tmp_path / "run")
+    assert result.exit_code == 0
+    assert [line for line in lines(result.stderr) if line.startswith(note)]
+    assert result.stdout.startswith("policy: ")
+
+
+def test_states_that_are_no_numbers_are_refused(tmp_path):
+    path = changed_log(tmp_path, state=np.nan)
+    result = run("--data", path, "--gamma", 1, "--out", tmp_path / "run")
+    assert_is_user_error(result, "state must be finite", "rows are not")
+
+
+def test_a_single_episode_cannot_be_split(tmp_path):
+    path = changed_log(tmp_path, episode=0)
+    result = run("--data", path, "--gamma", 1, "--out", tmp_path / "run")
+    assert_is_user_error(result, "at least two episodes", "Use learner.valuation=self.")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give ENV, --data FILE or --resume RUN"),
+        (("corridors",), "--out RUN must be given"),
+        (("corridors", "slot-filling", "--out", "RUN"), "one ENV at a time"),
+        (("--data", "log.npz", "--out", "RUN"), "--data needs --gamma"),
+        (("--data", "log.npz", "--gamma", 1, "--episodes", 3, "--out", "RUN"), "is for exploring"),
+        (("--resume", "RUN", "--gamma", 1), "--resume takes everything from the run"),
+        (("corridors", "--resume", "RUN"), "--resume takes everything from the run"),
+        (("corridors", "--episodes", 0, "--out", "RUN"), "--episodes"),
+    ],
+)
+def test_bad_usage(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert_is_bad_usage(run(*arguments), words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("corridor",), ("no environment is called 'corridor'", "Did you mean 'corridors'?")),
+        (("corridors", "--preset", "corridor"), ("Did you mean 'corridors'?",)),
+        (("corridors", "--set", "learner.gama=1"), ("no setting 'gama'", "Did you mean 'gamma'?")),
+        (("corridors", "--set", "learner.gamma=x"), ("learner.gamma must be a number; got 'x'",)),
+        (("corridors", "--set", "env.observe=1"), ("Did you mean 'observe_time'?",)),
+        (("corridors", "--budget-range", "1:0"), ("--budget-range low:high must rise",)),
+        (("corridors", "--budget-range", "1"), ("--budget-range must be low:high; got '1'",)),
+        (("corridors", "--device", "abacus"), ("device must be 'auto', 'cpu' or 'cuda'",)),
+        (("--data", "no.npz", "--gamma", 1), ("no.npz does not exist",)),
+        (("--data", "no.csv", "--gamma", 1), ("must end in one of .parquet",)),
+    ],
+)
+def test_errors_of_the_user_are_told_in_one_line(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert_is_user_error(run(*arguments, "--out", tmp_path / "run"), *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_run_cannot_be_resumed(tmp_path):
+    assert_is_user_error(run("--resume", tmp_path), "is no training run")

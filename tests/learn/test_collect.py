@@ -1,0 +1,108 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.envs.registration import EnvSpec
+
+from bmdp import ConfigError, PolicyError
+from bmdp.envs.slots import find_spec
+from bmdp.learn import Exploration, collect, explore
+from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies import HullPolicy, RandomBudgetedPolicy
+from training import SPEC
+
+CORRIDORS = SPEC.env.spec()
+RANDOM = RandomBudgetedPolicy(5, 0.0, 1.0)
+
+
+def collected(policy, episodes=range(150), spec=CORRIDORS, **how):
+    budgets = np.linspace(0, 1, 500)[episodes.start : episodes.stop]
+    return collect(policy, spec, episodes, budgets=budgets, seed=3, **how)
+
+
+def assert_same(batch, other):
+    arrays, others = batch.to_arrays(), other.to_arrays()
+    assert arrays.keys() == others.keys()
+    for name, values in arrays.items():
+        np.testing.assert_array_equal(values, others[name], err_msg=name, strict=True)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A policy with a network."""
+    greedy = explore(SPEC, seed=0).policy
+    return ExploringPolicy(greedy, RANDOM, decay=0.01, hold=2)
+
+
+def test_transitions_of_an_episode_follow_each_other():
+    batch = collected(RANDOM)
+    follows = batch.episode[1:] == batch.episode[:-1]
+    np.testing.assert_array_equal(batch.state[1:][follows], batch.next_state[:-1][follows])
+    np.testing.assert_array_equal(batch.budget[1:][follows], batch.next_budget[:-1][follows])
+    np.testing.assert_array_equal(np.unique(batch.episode), np.arange(150))
+    np.testing.assert_array_equal(batch.terminal[:-1], ~follows)
+
+
+def test_an_episode_is_the_same_in_any_company():
+    few = collected(RANDOM, range(100, 110))
+    many = collected(RANDOM)
+    assert_same(few, many.take((many.episode >= 100) & (many.episode < 110)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_number_of_workers_changes_nothing(workers):
+    assert_same(collected(RANDOM, workers=workers), collected(RANDOM))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_number_of_workers_changes_nothing_for_a_network(learned, workers):
+    # Parts and threads are the same for any number of workers, so rounding is, too.
+    assert_same(collected(learned, workers=workers), collected(learned))
+
+
+def test_the_number_of_threads_changes_nothing_and_stays_as_it_was(learned):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        two = collected(learned)
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        assert_same(collected(learned), two)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+def test_exploring_with_workers_gives_the_same_policy():
+    spec = replace(SPEC, exploration=Exploration(2, 70, decay=0.05))  # of two parts a round
+    one, two = (explore(spec, seed=1, workers=workers) for workers in (1, 2))
+    assert_same(one.batch, two.batch)
+    first, second = (result.policy.q_function.first.parameters for result in (one, two))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_no_worker_is_none():
+    with pytest.raises(ConfigError, match="workers must be a whole number from 1 on; got 0"):
+        collected(RANDOM, workers=0)
+
+
+def test_a_policy_that_cannot_be_saved_cannot_travel():
+    policy = HullPolicy(lambda states: states, [0.0, 1.0])
+    with pytest.raises(PolicyError, match="several workers need a policy that can be saved"):
+        collected(policy, workers=2)
+
+
+def test_an_environment_made_on_the_spot_cannot_travel():
+    entry = find_spec("corridors")
+    here = EnvSpec(
+        "Here-v0",
+        entry_point=entry.entry_point,
+        vector_entry_point=entry.vector_entry_point,
+        kwargs={"observe_time": True},
+    )
+    here.entry_point = lambda **settings: None
+    with pytest.raises(ConfigError, match=r"Here-v0 cannot be handed over.*Use workers=1"):
+        collected(RANDOM, spec=here, workers=2)

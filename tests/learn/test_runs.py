@@ -1,0 +1,499 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import bmdp
+from bmdp import ConfigError, DataError, StoreError, TransitionBatch
+from bmdp.learn import (
+    EnvConfig,
+    FTQConfig,
+    collect,
+    explore,
+    resume,
+    train,
+    train_from_data,
+    whole_files,
+)
+from bmdp.learn.data_notes import data_notes
+from bmdp.learn.run_folder import RunFolder, discard
+from bmdp.models import FrontierNet, LinearModel, Regression, TreesModel
+from bmdp.policies import RandomBudgetedPolicy
+from training import LEARNER, OPTIONS, SPEC, content, told, with_learner
+
+COMMAND = [sys.executable, "-c", "from bmdp.cli.main import main; main()", "train"]
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def kill_after(n_records):
+    """Something to call with records, which is killed by one of them."""
+    seen = []
+
+    def on_record(record):
+        seen.append(record)
+        if len(seen) == n_records:
+            raise Killed
+
+    return on_record
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(SPEC, folder, seed=0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def log():
+    random_policy = RandomBudgetedPolicy(5, 0.0, 1.0)
+    budgets = np.linspace(0, 1, 60)
+    return collect(random_policy, SPEC.env.spec(), range(60), budgets=budgets, seed=0)
+
+
+def without_truth(batch, **changes):
+    """A batch with other columns."""
+    columns = {**batch.to_arrays(), **changes}
+    return TransitionBatch(
+        **{name: values for name, values in columns.items() if values is not None},
+        n_actions=batch.n_actions,
+    )
+
+
+# What a run leaves
+
+
+def test_a_run_leaves_what_exploring_gives(whole):
+    policy, records = bmdp.load_policy(whole), RunFolder(whole).records()
+    expected = explore(SPEC, seed=0)
+    for part in ("first", "second"):
+        found = getattr(policy.q_function, part).parameters
+        np.testing.assert_array_equal(
+            found, getattr(expected.policy.q_function, part).parameters, strict=True
+        )
+    assert told(records) == told(expected.records)
+
+
+def test_the_folder_is_as_the_design_has_it(whole):
+    assert sorted(os.listdir(whole)) == [
+        *("done", "lock", "policy", "records.jsonl", "round-000", "round-001", "spec.json")
+    ]
+    assert sorted(os.listdir(whole / "round-001")) == ["batch.npz", "fit.safetensors", "policy"]
+    assert content(whole / "policy") == content(whole / "round-001" / "policy")
+    batches = [TransitionBatch.from_npz(path) for path in sorted(whole.glob("*/batch.npz"))]
+    assert [np.unique(batch.episode).tolist() for batch in batches] == [
+        list(range(20)),
+        list(range(20, 40)),
+    ]
+    header = json.loads((whole / "spec.json").read_text())
+    assert header["threads"] == torch.get_num_threads()
+    assert header["seed"] == 0
+
+
+def test_records_are_told_as_they_come(tmp_path):
+    seen = []
+    train(SPEC, tmp_path / "run", seed=0, on_record=seen.append)
+    assert [(r["kind"], r["round"]) for r in seen] == [
+        *(("collection", 0), ("iteration", 0), ("iteration", 0)),
+        *(("collection", 1), ("iteration", 1), ("iteration", 1)),
+    ]
+    assert RunFolder(tmp_path / "run").records() == seen
+
+
+def test_a_loss_that_is_no_number_is_null_in_the_records(whole):
+    folder = RunFolder(whole)
+    before = (whole / "records.jsonl").read_text()
+    folder.note({"kind": "iteration", "round": 1, "iteration": 1, "first_loss": float("nan")})
+    assert folder.records()[-1]["first_loss"] is None
+    (whole / "records.jsonl").write_text(before)
+
+
+# Going on after a kill
+
+
+@pytest.mark.parametrize("n_records", range(1, 7))
+def test_a_run_that_is_killed_at_any_record_ends_as_if_it_had_not_been(whole, tmp_path, n_records):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(n_records))
+    resume(tmp_path / "run")
+    assert_as_whole(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("n_writes", range(1, 110, 9))
+def test_a_run_that_is_killed_while_it_writes_ends_as_if_it_had_not_been(
+    whole, tmp_path, monkeypatch, n_writes
+):
+    left = [n_writes]
+
+    def to_disk(path):
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    monkeypatch.setattr(whole_files, "_to_disk", to_disk)
+    try:
+        train(SPEC, tmp_path / "run", seed=0)
+    except Killed:
+        if not (tmp_path / "run").exists():  # nothing had begun
+            train(SPEC, tmp_path / "run", seed=0)
+        resume(tmp_path / "run")
+    assert_as_whole(tmp_path / "run", whole)
+
+
+def assert_as_whole(run, whole):
+    assert content(run / "policy") == content(whole / "policy")
+    assert told(RunFolder(run).records()) == told(RunFolder(whole).records())
+    assert not [path for path in run.rglob(".*")]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        with_learner(regression=Regression(steps=3, start="restart", keep_moments=True)),
+        with_learner(regression=Regression(steps=3, start="warm", keep_moments=False)),
+        with_learner(regression=Regression(steps=6, batch_size=16, held_out=0.25, check_every=2)),
+        with_learner(model=FrontierNet((8,)), acting="crossed", iterations=3),
+        with_learner(model=LinearModel(), valuation="self", labels="stored"),
+        pytest.param(with_learner(model=TreesModel(3, 5)), marks=pytest.mark.slow),
+        with_learner(stop_delta=1e9, iterations=5),
+        replace(
+            SPEC,
+            learner=FTQConfig(
+                gamma=1.0, model=FrontierNet((8,), "free"), regression=Regression(steps=3)
+            ),
+        ),
+        replace(
+            SPEC,
+            learner=FTQConfig(
+                gamma=1.0,
+                model=FrontierNet((8,), "free"),
+                regression=Regression(steps=3),
+                stop_delta=1e9,
+            ),
+        ),
+    ],
+    ids=["restart", "moments", "held-out", "grid", "linear", "trees", "early", "ftq", "ftq-early"],
+)
+def test_every_learner_goes_on_from_its_checkpoint(tmp_path, spec):
+    train(spec, tmp_path / "whole", seed=4)
+    n_records = len(RunFolder(tmp_path / "whole").records())
+    with pytest.raises(Killed):  # the first iteration of the second round is noted, not kept
+        train(spec, tmp_path / "run", seed=4, on_record=kill_after(n_records // 2 + 2))
+    with pytest.raises(Killed):  # the second one is
+        resume(tmp_path / "run", on_record=kill_after(2))
+    resume(tmp_path / "run")
+    assert_as_whole(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_learner_that_stopped_early_has_stopped(tmp_path):
+    """Killed between the last iteration and the policy, it does not iterate again."""
+    spec = with_learner(stop_delta=1e9, iterations=5)
+    train(spec, tmp_path / "run", seed=0)
+    n_records = len(RunFolder(tmp_path / "run").records())
+    for name in ("done", "policy", "round-001/policy"):
+        os.rename(tmp_path / "run" / name, tmp_path / name.replace("/", "-"))
+    resume(tmp_path / "run")
+    assert content(tmp_path / "run" / "policy") == content(tmp_path / "policy")
+    assert len(RunFolder(tmp_path / "run").records()) == n_records
+
+
+def test_threads_are_those_of_the_run_and_then_as_before(tmp_path):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(2))
+    header = json.loads((tmp_path / "run" / "spec.json").read_text())
+    (tmp_path / "run" / "spec.json").write_text(json.dumps({**header, "threads": 3}))
+    before, seen = torch.get_num_threads(), []
+    resume(tmp_path / "run", on_record=lambda record: seen.append(torch.get_num_threads()))
+    assert set(seen) == {3}
+    assert torch.get_num_threads() == before
+
+
+def start(*arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_records(process, run, number):
+    """Waits until a run has so many records, or is over."""
+    path = run / "records.jsonl"
+    while process.poll() is None:
+        if path.exists() and path.read_bytes().count(b"\n") >= number:
+            return
+        time.sleep(0.001)
+
+
+@pytest.mark.slow
+def test_a_process_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path):
+    chance = random.Random(0)
+    options = (*OPTIONS, "--set=learner.regression.steps=200", "--seed=5", "--device=cpu")
+    process = start("corridors", *options, "--out", tmp_path / "whole")
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    run, n_killed = tmp_path / "run", 0
+    process = start("corridors", *options, "--out", run)
+    for number in range(1, 7):
+        wait_for_records(process, run, number)
+        time.sleep(chance.uniform(0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        n_killed += process.returncode == -signal.SIGKILL
+        process = start("--resume", run)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert n_killed >= 4
+    assert_as_whole(run, tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_control_c_leaves_a_run_that_goes_on(tmp_path):
+    run = tmp_path / "run"
+    process = start("corridors", *OPTIONS, "--set=learner.regression.steps=300", "--out", run)
+    wait_for_records(process, run, 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1] == f"stopped; go on with: bmdp train --resume {run}"
+    assert "Traceback" not in err
+    process = start("--resume", run)
+    out, _ = process.communicate(timeout=120)
+    assert out == f"policy: {run / 'policy'}\n"
+
+
+# Folders
+
+
+def test_a_finished_run_gives_its_policy_at_once(whole):
+    before = content(whole)
+    policy = resume(whole, on_record=kill_after(1))
+    assert policy.budget_range == (0.0, 1.0)
+    assert content(whole) == before
+
+
+def test_an_existing_folder_is_refused(whole, tmp_path, log):
+    with pytest.raises(StoreError, match="exists already: choose another folder, or resume"):
+        train(SPEC, whole, seed=0)
+    with pytest.raises(StoreError, match="exists already: choose another folder, or resume"):
+        train_from_data(log, LEARNER, whole, seed=0)
+    with pytest.raises(StoreError, match=r"exists already: choose another folder\.$"):
+        train(SPEC, tmp_path, seed=0)
+
+
+def test_wrong_settings_leave_no_folder(tmp_path):
+    wrong = replace(SPEC, env=EnvConfig("corridors", {"observe_tme": True}))
+    with pytest.raises(ConfigError, match="does not take the settings"):
+        train(wrong, tmp_path / "run", seed=0)
+    with pytest.raises(ConfigError, match="seed must be a whole number"):
+        train(SPEC, tmp_path / "run", seed=-1)
+    with pytest.raises(ConfigError, match="device must be 'auto', 'cpu' or 'cuda'; got 'abacus'"):
+        train(SPEC, tmp_path / "run", seed=0, device="abacus")
+    with pytest.raises(ConfigError, match="device 'cuda:99' is not here"):
+        train(SPEC, tmp_path / "run", seed=0, device="cuda:99")
+    with pytest.raises(ConfigError, match="workers must be a whole number"):
+        train(SPEC, tmp_path / "run", seed=0, workers=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
+    with pytest.raises(StoreError, match=r"is no training run: there is no spec\.json in it"):
+        resume(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", r"spec\.json is not JSON"),
+        ("[]", r"spec\.json is not of a training run"),
+        ('{"schema": 2}', "is of schema 2, newer than 1: upgrade bmdp"),
+        ('{"schema": 1, "spec": {}}', r"spec\.json does not make sense: .*not complete"),
+    ],
+)
+def test_a_damaged_specification_is_told_in_one_line(tmp_path, text, message):
+    (tmp_path / "spec.json").write_text(text)
+    with pytest.raises(StoreError, match=message):
+        resume(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["seed", "device", "threads"])
+def test_a_specification_without_its_numbers_is_refused(tmp_path, name):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(1))
+    path = tmp_path / "run" / "spec.json"
+    header = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in header.items() if k != name}))
+    with pytest.raises(StoreError, match=f"does not make sense: '{name}'"):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "nothing"])
+def test_a_damaged_checkpoint_is_told_with_the_way_out(whole, tmp_path, how):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(3))
+    path = tmp_path / "run" / "round-000" / "fit.safetensors"
+    found = bytearray(path.read_bytes())
+    found[-1] ^= 1
+    path.write_bytes({"cut": found[:-10], "flipped": found, "nothing": b""}[how])
+    with pytest.raises(StoreError, match=r"fit\.safetensors is damaged\. Delete it and resume"):
+        resume(tmp_path / "run")
+    path.unlink()
+    resume(tmp_path / "run")
+    assert_as_whole(tmp_path / "run", whole)
+
+
+def test_a_damaged_batch_is_told(tmp_path):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(3))
+    path = tmp_path / "run" / "round-000" / "batch.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(StoreError, match=r"batch\.npz is not an npz file"):
+        resume(tmp_path / "run")
+
+
+def test_two_processes_cannot_work_in_one_folder(tmp_path):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(1))
+    with RunFolder(tmp_path / "run").locked():
+        with pytest.raises(StoreError, match=f"is in use by process {os.getpid()}"):
+            resume(tmp_path / "run")
+        with pytest.raises(StoreError, match="is in use"):
+            discard(tmp_path / "run")
+    resume(tmp_path / "run")  # the file is there still, but nobody holds it
+
+
+def test_only_runs_are_discarded(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all I have")
+    with pytest.raises(StoreError, match="is no training run, and is not overwritten"):
+        discard(tmp_path / "mine")
+    (tmp_path / "empty").mkdir()
+    discard(tmp_path / "empty")
+    discard(tmp_path / "nothing")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_unfinished_run_has_no_policy_yet(tmp_path):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(5))
+    with pytest.raises(StoreError, match="is not finished: bmdp train --resume"):
+        bmdp.load_policy(tmp_path / "run")
+    assert bmdp.load_policy(tmp_path / "run" / "round-000" / "policy").budget_range == (0.0, 1.0)
+
+
+@pytest.mark.slow
+def test_any_policy_of_a_run_can_be_loaded_by_a_new_process(whole, tmp_path):
+    train(with_learner(acting="crossed"), tmp_path / "crossed", seed=0)
+    learner = FTQConfig(gamma=1.0, model=FrontierNet((8,)), regression=Regression(steps=1))
+    train(replace(SPEC, learner=learner), tmp_path / "priced", seed=0)
+    code = "import sys, bmdp; print(*(type(bmdp.load_policy(f)).__name__ for f in sys.argv[1:]))"
+    folders = [whole, tmp_path / "crossed", tmp_path / "priced"]
+    out = subprocess.run([sys.executable, "-c", code, *folders], check=True, capture_output=True)
+    assert out.stdout.split() == [b"HullPolicy", b"CrossedPolicy", b"PricedPolicy"]
+
+
+# Learning from data
+
+
+def test_learning_from_data_is_a_run_as_well(tmp_path, log):
+    files = [tmp_path / "log.npz"]
+    log.to_npz(files[0])
+    expected = bmdp.BFTQ(LEARNER).fit(log, seed=2)
+    with pytest.raises(Killed):
+        train_from_data(
+            log, LEARNER, tmp_path / "run", seed=2, files=files, on_record=kill_after(2)
+        )
+    policy = resume(tmp_path / "run")
+    np.testing.assert_array_equal(
+        policy.q_function.first.parameters, expected.q_function.first.parameters
+    )
+    header = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert header["kind"] == "data"
+    assert header["data"]["files"] == [str(files[0])]
+    assert len(RunFolder(tmp_path / "run").records()) == 2
+
+
+def test_a_run_killed_before_it_had_its_data_takes_them_from_their_file(tmp_path, log, monkeypatch):
+    log.to_npz(tmp_path / "log.npz")
+
+    def killed(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "keep_batch", killed)
+        with pytest.raises(Killed):
+            train_from_data(log, LEARNER, tmp_path / "run", seed=2, files=[tmp_path / "log.npz"])
+    assert resume(tmp_path / "run").budget_range == (0.0, 1.0)
+
+
+def test_other_data_than_the_run_began_with_are_refused(tmp_path, log):
+    with pytest.raises(Killed):
+        train_from_data(log, LEARNER, tmp_path / "run", seed=2, on_record=kill_after(1))
+    path = tmp_path / "run" / "round-000" / "batch.npz"
+    without_truth(log, cost=log.cost + 1).to_npz(path, overwrite=True)
+    with pytest.raises(StoreError, match="does not hold the data that the run began with"):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "learner", "message"),
+    [
+        ({"cost": 0.0}, {}, "all costs are 0: every budget is the same"),
+        ({"action": 1}, {}, "only action 1 was ever taken: there is nothing to choose from"),
+        ({"terminal": False}, {}, "gamma is 1 and no row is terminal: values are sums over 2 st"),
+        ({}, {"budget_range": (5, 6)}, r"budget_range, 5 to 6, is above what any episode cost"),
+        ({}, {"budget_range": (-2, -1)}, r"budget_range, -2 to -1, is below what any episode"),
+        ({}, {"budget_range": (0, 99)}, "budget_range, 0 to 99, is much wider than the costs"),
+    ],
+)
+def test_what_to_beware_of_is_said_and_learned_from_nevertheless(
+    tmp_path, log, changes, learner, message
+):
+    columns = {name: np.full_like(getattr(log, name), value) for name, value in changes.items()}
+    batch, config = without_truth(log, **columns), replace(LEARNER, **learner)
+    notes = data_notes(batch, config)
+    assert [note for note in notes if message in note], notes
+    policy = train_from_data(batch, config, tmp_path / "run", seed=0)
+    assert policy.budget_range == config.budget_range
+
+
+def test_data_that_fit_have_no_notes(log):
+    assert data_notes(log, LEARNER) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "learner", "message"),
+    [
+        ({"episode": np.int64(0)}, {}, "at least two episodes for learner.valuation 'crossed'"),
+        (
+            {"budget": None, "next_budget": None},
+            {"labels": "stored"},
+            "budget or next_budget must be given for learner.labels 'stored'",
+        ),
+    ],
+)
+def test_data_that_cannot_be_learned_from_are_refused(tmp_path, log, changes, learner, message):
+    columns = {
+        name: value if value is None else np.full(len(log), value)
+        for name, value in changes.items()
+    }
+    batch = without_truth(log, **columns)
+    with pytest.raises(DataError, match=message):
+        train_from_data(batch, replace(LEARNER, **learner), tmp_path / "run", seed=0)
+    assert not list(tmp_path.iterdir())

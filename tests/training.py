@@ -1,0 +1,44 @@
+"""Training runs that take a moment, and what they leave."""
+
+from dataclasses import replace
+
+from bmdp.learn import BFTQConfig, EnvConfig, Exploration, TrainingSpec
+from bmdp.models import EncoderNet, Regression
+
+LEARNER = BFTQConfig(
+    gamma=1.0,
+    n_budgets=5,
+    model=EncoderNet((8,), (4,)),
+    regression=Regression(steps=3),
+    iterations=2,
+)
+SPEC = TrainingSpec(
+    EnvConfig("corridors", {"observe_time": True}), LEARNER, Exploration(2, 20, decay=0.05)
+)
+OPTIONS = (
+    "--episodes=40",
+    "--set=exploration.rounds=2",
+    "--set=exploration.decay=0.05",
+    "--set=learner.n_budgets=5",
+    "--set=learner.model.hidden=[8]",
+    "--set=learner.model.encoder=[4]",
+    "--set=learner.regression.steps=3",
+    "--set=learner.iterations=2",
+)
+"""The same, nearly, on the command line."""
+
+
+def with_learner(**changes):
+    return replace(SPEC, learner=replace(LEARNER, **changes))
+
+
+def content(folder):
+    """Contents of all files of a folder, by their names."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert files
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def told(records):
+    """Records without what the clock said."""
+    return [{k: v for k, v in r.items() if not k.startswith("seconds")} for r in records]
