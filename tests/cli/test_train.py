@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 import bmdp
 from bmdp.cli import progress
 from bmdp.cli.main import app
+from bmdp.envs.slots import find_spec
 from bmdp.learn import collect, preset, train, train_from_data
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.runs import spec_of
@@ -94,6 +96,15 @@ def test_another_preset_can_be_named(tmp_path):
     assert spec_of(RunFolder(tmp_path / "run")).learner.model == bmdp.models.FrontierNet(
         (128, 64, 32), "free"
     )
+
+
+def test_a_foreign_environment_has_plain_settings_and_its_own_discount(tmp_path, monkeypatch):
+    spec = replace(find_spec("corridors"), id="Mine-v0")
+    monkeypatch.setitem(gymnasium.registry, "Mine-v0", spec)
+    assert run("Mine-v0", *OPTIONS, "--out", tmp_path / "run").exit_code == 0
+    found = spec_of(RunFolder(tmp_path / "run"))
+    assert (found.env.id, found.env.settings, found.learner.gamma) == ("Mine-v0", {}, 1.0)
+    assert found.learner.slope_cap == LEARNER.slope_cap
 
 
 def test_episodes_that_rounds_do_not_divide_are_rounded_up_and_it_is_said(tmp_path):
@@ -205,6 +216,21 @@ def test_several_logs_are_learned_from_as_a_shell_lists_them(tmp_path, log):
     data = RunFolder(tmp_path / "run").header["data"]
     assert data["files"] == [str(log), str(tmp_path / "more.npz")]
     assert data["transitions"] == 2 * len(random_log())
+
+
+def test_a_log_is_learned_from_by_the_settings_of_a_preset(tmp_path, log):
+    options = ("--preset", "two-way", *FAST, "--out", tmp_path / "run")
+    assert run("--data", log, *options).exit_code == 0
+    assert spec_of(RunFolder(tmp_path / "run")).learner.gamma == preset("two-way").learner.gamma
+
+
+def test_learning_from_a_log_is_resumed(tmp_path, log):
+    options = ("--gamma", 1, *FAST, "--out", tmp_path / "run")
+    assert run("--data", log, *options).exit_code == 0
+    for left in ("done", "policy", "round-000/policy"):
+        (tmp_path / "run" / left).rename(tmp_path / left.replace("/", "-"))
+    assert run("--resume", tmp_path / "run").exit_code == 0
+    assert content(tmp_path / "run" / "policy") == content(tmp_path / "policy")
 
 
 def changed_log(tmp_path, **changes):

@@ -98,6 +98,39 @@ def test_budgets_are_handed_on_through_a_chain(model):
     assert second.action.mean() == pytest.approx(0.4, abs=0.15)
 
 
+@pytest.mark.parametrize("valuation", ["self", "crossed"])
+def test_stage_by_stage_budgets_are_handed_on_through_a_chain(valuation, tmp_path):
+    batch, records = chain(), []
+    learner = BFTQ(config(model=NETWORKS["frontier"], valuation=valuation, stagewise=True))
+    policy = learner.fit(batch, seed=0, device="cpu", on_record=records.append)
+    assert [r["step"] for r in records] == [1, 0]
+    starts, seconds = batch.state[batch.starts()], batch.next_state[batch.starts()]
+    policy.save(tmp_path / "p")
+    for played in (policy, bmdp.load_policy(tmp_path / "p")):
+        tracker = played.start(starts, 0.4, np.random.default_rng(0))
+        tracker.decide(starts)
+        tracker.observe(np.zeros(len(starts)), seconds, np.zeros(len(starts), bool))
+        assert tracker.decide(seconds).action.mean() == pytest.approx(0.4, abs=0.15)
+    memory = Memory(kill_at=1)
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(batch, seed=0, device="cpu", keeper=memory)
+    again = learner.fit(batch, seed=0, device="cpu", keeper=memory)
+    assert again.stages[0].frontier(starts[0]).rewards.tolist() == pytest.approx(
+        policy.stages[0].frontier(starts[0]).rewards.tolist(), abs=0
+    )
+
+
+def test_stages_need_steps_and_both_halves_at_each():
+    arrays = bandit().to_arrays()
+    del arrays["step"]
+    with pytest.raises(bmdp.DataError, match="stagewise needs a batch with steps"):
+        BFTQ(config(stagewise=True)).fit(TransitionBatch.from_arrays(arrays), seed=0, device="cpu")
+    few = bandit(4).take([0, 1, 2, 3]).to_arrays()
+    few["step"] = np.array([0, 0, 0, 1])
+    with pytest.raises(bmdp.DataError, match="step 1 has 1 transitions"):
+        BFTQ(config(stagewise=True)).fit(TransitionBatch.from_arrays(few), seed=0, device="cpu")
+
+
 def test_fits_are_repeatable_and_seeds_matter():
     fits = [
         BFTQ(config(model=NETWORKS["encoder"])).fit(bandit(), seed=seed, device="cpu")

@@ -1,4 +1,8 @@
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +86,46 @@ def test_exploring_with_workers_gives_the_same_policy():
     assert_same(one.batch, two.batch)
     first, second = (result.policy.q_function.first.parameters for result in (one, two))
     np.testing.assert_array_equal(first, second)
+
+
+FOR_EVER = """
+import numpy as np
+from bmdp.envs.slots import find_spec
+from bmdp.learn import collect
+from bmdp.policies import RandomBudgetedPolicy
+
+if __name__ == "__main__":
+    policy, spec = RandomBudgetedPolicy(5, 0.0, 1.0), find_spec("two-way")
+    collect(policy, spec, range(10**6), budgets=np.zeros(10**6), seed=0, workers=2)
+"""
+
+
+def children(pid):
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True
+    )
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]
+
+
+def wait_until(is_so, seconds=30):
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.05)
+    return is_so()
+
+
+@pytest.mark.slow
+def test_workers_end_when_the_process_that_waits_for_them_is_killed(tmp_path):
+    (tmp_path / "script.py").write_text(FOR_EVER)
+    process = subprocess.Popen([sys.executable, tmp_path / "script.py"])
+    try:
+        assert wait_until(lambda: len(children(process.pid)) == 2)
+        time.sleep(5)  # so that they are at work
+        workers = children(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 10)
 
 
 def test_no_worker_is_none():

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+import bmdp
 from bmdp import ConfigError
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.priced import PricedPolicy
+from bmdp.policies.staged import StagedPolicy
 from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
 
 GRID = np.array([0.0, 0.5, 1.0])
@@ -74,3 +76,39 @@ def test_a_price_decides():
 def test_a_negative_cap_is_refused():
     with pytest.raises(ConfigError, match="slope_cap must be from 0 on"):
         GreedyRule(slope_cap=-1.0)
+
+
+STAGED = Case(
+    StagedPolicy(tuple(HullPolicy(tables(seed), GRID) for seed in range(12))),
+    np.arange(6),
+    4,
+    one_step=False,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_contract_of_stages(check):
+    check(STAGED)
+
+
+def test_stages_are_stored_in_their_order(tmp_path):
+    a_saved_policy_decides_as_before(STAGED, tmp_path)
+    STAGED.policy.save(tmp_path / "again")
+    loaded = bmdp.load_policy(tmp_path / "again")
+    assert len(loaded.stages) == 12
+    for one, other in zip(STAGED.policy.stages, loaded.stages, strict=True):
+        assert (one.q_function.q_r == other.q_function.q_r).all()
+
+
+def test_each_step_has_its_policy_and_the_last_one_goes_on():
+    policy = StagedPolicy((PricedPolicy(FIRST, 2.0), PricedPolicy(FIRST, 0.5)))
+    tracker = policy.start(STATES[:3], 0.5, np.random.default_rng(0))
+    actions = []
+    for _ in range(4):
+        actions.append(int(tracker.decide(STATES[:3]).action[0]))
+        tracker.observe(np.zeros(3), STATES[:3], np.zeros(3, bool))
+    assert actions == [0, 1, 1, 1]
+    with pytest.raises(ConfigError, match="at least one policy"):
+        StagedPolicy(())
+    with pytest.raises(ConfigError, match="the same budget_range"):
+        StagedPolicy((PricedPolicy(FIRST, 2.0), PricedPolicy(FIRST, 0.5, high=2.0)))

@@ -43,7 +43,7 @@ def train(  # noqa: PLR0913
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ENV]", help=f"An environment: {', '.join(ENV_IDS)}, or the id of another."
+            metavar="ENV", help=f"An environment: {', '.join(ENV_IDS)}, or the id of another."
         ),
     ] = None,
     data: Annotated[
@@ -137,15 +137,15 @@ def _train_from_data(
 
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
-    from bmdp.learn import runs
+    from bmdp.learn import TrainingSpec, runs
     from bmdp.learn.run_folder import RunFolder
 
     folder = RunFolder(run)
     if folder.is_done:
         typer.echo(f"{run} is finished.", err=True)
     spec = runs.spec_of(folder)
-    n_rounds = getattr(spec, "exploration", None)
-    progress = TrainingProgress(n_rounds.rounds if n_rounds else 1, spec.learner.iterations)
+    n_rounds = spec.exploration.rounds if isinstance(spec, TrainingSpec) else 1
+    progress = TrainingProgress(n_rounds, spec.learner.iterations)
     with _watched(run, progress) as on_record:
         runs.resume(run, workers=workers, device=device, on_record=on_record)
 

@@ -4,37 +4,28 @@ Every iteration values the next states at budgets by the frontier of the models 
 what was earned and paid on the way there, and fits the models to that (Algorithm 2; Algorithm 5 is
 its frontier, built once for each state). The budget handed on changes no transition, so a row is
 a sample for every budget: labels are drawn anew at every iteration.
+
+*Stage-wise*, where the steps of episodes are known, there is one regression for each step, from the
+last to the first, and models of its own for each: nothing has to settle.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.config import BFTQConfig
-from bmdp.learn.targets import NextValues, mixture_values
-from bmdp.models.fitting import device_of, make_fitter, torch_device
-from bmdp.models.problem import Problem
-from bmdp.policies.crossed import CrossedPolicy, MeanQ
-from bmdp.policies.greedy import GreedyRule
-from bmdp.policies.hull import HullPolicy
-from bmdp.policies.protocol import OneStepPolicy
+from bmdp.learn.fit import Fit, LearnedPolicy, Record
+from bmdp.models.fitting import device_of
+from bmdp.policies.staged import StagedPolicy
 from bmdp.randomness import named_generator
-
-Record = dict[str, Any]
-
-
-__all__ = ["BFTQ", "Keeper", "Record", "torch_device"]
 
 
 class Keeper(Protocol):
@@ -65,7 +56,7 @@ class BFTQ:
         device: str = "auto",
         on_record: Callable[[Record], None] = lambda record: None,
         keeper: Keeper | None = None,
-    ) -> OneStepPolicy:
+    ) -> LearnedPolicy:
         """Returns a policy that takes any budget of the range.
 
         Args:
@@ -75,9 +66,13 @@ class BFTQ:
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
         """
-        fit = _Fit(self.config, batch, seed, device_of(self.config.model, device))
+        on = device_of(self.config.model, device)
+        kept = keeper.load() if keeper is not None else None
+        if self.config.stagewise:
+            return self._stagewise(batch, seed, on, on_record, (keeper, kept))
+        fit = Fit(self.config, batch, seed, on)
         n_done = 0
-        if keeper is not None and (kept := keeper.load()) is not None:
+        if kept is not None:
             n_done = kept[0]
             fit.restore(kept[1])
         for iteration in range(n_done, self.config.iterations):
@@ -90,151 +85,38 @@ class BFTQ:
                 break
         return fit.policy()
 
-
-class _Fit:
-    """One run of the algorithm."""
-
-    def __init__(
-        self, config: BFTQConfig, batch: TransitionBatch, seed: int, device: torch.device
-    ) -> None:
-        self.config, self.batch, self.seed, self.device = config, batch, seed, device
-        largest = float(np.abs(batch.reward).max())
-        self.reward_scale = config.reward_scale or (largest if largest > 0 else 1.0)
-        n_models = 2 if config.valuation == "crossed" else 1
-        folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
-        self.members = folds == np.arange(n_models)[:, None]  # [E, N]
-        problem = Problem(
-            states=batch.state,
-            actions=batch.action,
-            members=self.members,
-            n_actions=batch.n_actions,
-            beta_grid=config.beta_grid,
-            reward_scale=self.reward_scale,
-            seed=seed,
-        )
-        self.models = make_fitter(config.model, problem, config.regression, device)
-        self.rule = GreedyRule(config.cost_floor, config.slope_cap)
-        self.grid = torch.tensor(config.beta_grid, dtype=torch.float32, device=device)
-        self.starts = batch.state[batch.starts()[:1000]]
-
-    def iterate(self, iteration: int) -> Record:
-        """Values the next states, and fits the models to that."""
-        begin = time.perf_counter()
-        budgets = self._labels(iteration)
-        forward = frontier = 0.0
-        n_infeasible = 0
-        own = torch.tensor(
-            np.stack((self.batch.reward / self.reward_scale, self.batch.cost), axis=-1),
-            dtype=torch.float32,
-            device=self.device,
-        )
-        targets = own[:, None].expand(-1, budgets.shape[-1], -1).clone()
-        if iteration > 0:
-            rows = np.flatnonzero(~self.batch.terminal)
-            discount = targets.new_tensor(
-                [self.config.gamma, self.config.cost_gamma or self.config.gamma]
-            )
-            for first in range(0, len(rows), self.config.chunk):
-                part = rows[first : first + self.config.chunk]
-                at = time.perf_counter()
-                values = self.models.grid(self.batch.next_state[part])
-                self._wait()
-                forward += time.perf_counter() - at
-                at = time.perf_counter()
-                found = self._next_values(values, part, budgets)
-                places = torch.tensor(part, device=self.device)
-                targets[places] += discount * found.values
-                n_infeasible += found.n_infeasible
-                self._wait()
-                frontier += time.perf_counter() - at
-        delta = self.models.error(budgets, targets)
-        is_fitted = iteration > 0 and delta <= self.config.stop_delta
-        record: Record = {
-            "iteration": iteration,
-            "delta": delta,
-            "share_infeasible": n_infeasible / max(1, len(targets) * targets.shape[1]),
-        }
-        at = time.perf_counter()
-        if not is_fitted:
-            record |= self.models.fit(f"iteration-{iteration}", budgets, targets).as_dict()
-        record |= self._at_starts()
-        record |= {
-            "seconds_forward": forward,
-            "seconds_frontier": frontier,
-            "seconds_regression": time.perf_counter() - at,
-            "seconds": time.perf_counter() - begin,
-            "is_last": is_fitted or iteration + 1 == self.config.iterations,
-        }
-        return record
-
-    def policy(self) -> OneStepPolicy:
-        """What the models have learned."""
-        rule = replace(self.rule, slope_cap=self.rule.slope_cap * self.reward_scale)
-        results = [self.models.result(e) for e in range(len(self.members))]
-        if len(results) == 1:
-            return HullPolicy(results[0], self.config.beta_grid, rule)
-        if self.config.acting == "crossed":
-            return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
-        return HullPolicy(MeanQ(results[0], results[1]), self.config.beta_grid, rule)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that is needed to go on."""
-        return self.models.arrays()
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Goes on from there."""
-        self.models.restore(arrays)
-
-    def _labels(self, iteration: int) -> Tensor:
-        """Budgets at which rows are fitted, `[N, L]`, or the grid `[B]`."""
-        if self.config.model.covers_grid:
-            return self.grid
-        if self.config.labels == "stored":
-            if self.batch.budget is None:
+    def _stagewise(
+        self,
+        batch: TransitionBatch,
+        seed: int,
+        device: torch.device,
+        on_record: Callable[[Record], None],
+        kept: tuple[Keeper | None, tuple[int, dict[str, NDArray[Any]]] | None],
+    ) -> StagedPolicy:
+        """One regression for each step, from the last to the first."""
+        if batch.step is None:
+            raise DataError("stagewise needs a batch with steps; this one has none.")
+        keeper, (n_done, arrays) = kept[0], kept[1] or (0, {})
+        n_folds = 2 if self.config.valuation == "crossed" else 1
+        folds = batch.folds(n_folds, named_generator(seed, "fit/folds"))
+        n_stages = int(batch.step.max()) + 1
+        stages: list[Fit] = []
+        for number, step in enumerate(reversed(range(n_stages))):
+            rows = np.flatnonzero(batch.step == step)
+            if len(np.unique(folds[rows])) < n_folds:
                 raise DataError(
-                    "labels='stored' needs a batch with budgets; this one has none. Use "
-                    "labels='uniform'."
+                    f"stagewise needs episodes of every half at every step; step {step} has "
+                    f"{len(rows)} transitions."
                 )
-            drawn: FloatArray = np.asarray(self.batch.budget, np.float64)[:, None]
-        else:
-            rng = named_generator(self.seed, f"fit/labels/{iteration}")
-            shape = (len(self.batch), self.config.n_labels)
-            drawn = rng.uniform(*self.config.budget_range, shape)
-        return torch.tensor(drawn, dtype=torch.float32, device=self.device)
-
-    def _next_values(self, values: Tensor, rows: NDArray[Any], budgets: Tensor) -> NextValues:
-        """Values of next states `[n, L, 2]`: each row by the model it belongs to, and the other."""
-        if len(values) == 1:
-            asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
-            return mixture_values(values[0], values[0], asked, self.rule)
-        found = torch.empty((len(rows), budgets.shape[-1], 2), device=self.device)
-        n_infeasible = 0
-        for e in range(len(values)):
-            own = np.flatnonzero(self.members[e, rows])
-            if len(own) == 0:
-                continue
-            places = torch.tensor(own, device=self.device)
-            asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows[own])]
-            part = mixture_values(values[e][places], values[1 - e][places], asked, self.rule)
-            found[places] = part.values
-            n_infeasible += part.n_infeasible
-        return NextValues(found, n_infeasible)
-
-    def _at_starts(self) -> Record:
-        """What the models promise at the first states, at the ends of the budget range."""
-        values = self.models.grid(self.starts).mean(dim=0)
-        ends = torch.tensor(self.config.budget_range, dtype=torch.float32, device=self.device)
-        found = mixture_values(values, values, ends, self.rule).values.mean(dim=0)
-        (low_r, low_c), (high_r, high_c) = found.tolist()
-        scale = self.reward_scale
-        return {
-            "start_reward_low": low_r * scale,
-            "start_cost_low": low_c,
-            "start_reward_high": high_r * scale,
-            "start_cost_high": high_c,
-        }
-
-    def _wait(self) -> None:
-        """Waits for the GPU, so that seconds are told apart."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+            fit = Fit(self.config, batch.take(rows), seed + step, device, folds[rows])
+            own = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith(f"{step}/")}
+            if number < n_done:
+                fit.restore(own)
+            else:
+                record = fit.iterate(0, stages[-1].models if stages else None)
+                on_record({**record, "iteration": number, "step": step, "is_last": step == 0})
+                arrays = arrays | {f"{step}/{k}": v for k, v in fit.arrays().items()}
+                if keeper is not None:
+                    keeper.save(number + 1, arrays)
+            stages.append(fit)
+        return StagedPolicy(tuple(fit.policy() for fit in reversed(stages)))

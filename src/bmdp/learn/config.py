@@ -36,6 +36,8 @@ class BFTQConfig:
             rewards; about three times the slope from the cheapest to the best-paid vertex is right;
             0 for no cap.
         cost_floor: least Q_c that is believed.
+        stagewise: one regression for each step of an episode, from the last to the first, in place
+            of iterations.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
         n_labels: number of labels of a row; models that cover the grid take all of it.
@@ -55,6 +57,7 @@ class BFTQConfig:
     acting: Literal["average", "crossed"] = "average"
     slope_cap: float = 4.0
     cost_floor: float = 0.0
+    stagewise: bool = False
     labels: Literal["uniform", "stored"] = "uniform"
     n_labels: int = 1
     reward_scale: float | None = None

@@ -16,12 +16,12 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
-from bmdp.learn.bftq import BFTQ, Keeper, Record
+from bmdp.learn.bftq import BFTQ, Keeper
 from bmdp.learn.collect import collect
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.exploring import ExploringPolicy
+from bmdp.learn.fit import LearnedPolicy, Record
 from bmdp.learn.ftq import FTQ
-from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
 
@@ -31,7 +31,7 @@ class ExplorationResult:
     """What a training run leaves."""
 
     batch: TransitionBatch
-    policy: OneStepPolicy
+    policy: LearnedPolicy
     records: tuple[Record, ...]
 
 
@@ -44,10 +44,10 @@ class Place(Protocol):
     def keep_batch(self, number: int, batch: TransitionBatch) -> None:
         """Keeps the episodes of a round."""
 
-    def policy(self, number: int) -> OneStepPolicy | None:
+    def policy(self, number: int) -> LearnedPolicy | None:
         """The policy of a round, if it was learned."""
 
-    def keep_policy(self, number: int, policy: OneStepPolicy) -> None:
+    def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
         """Keeps the policy of a round."""
 
     def keeper(self, number: int) -> Keeper | None:
@@ -64,11 +64,11 @@ class Nowhere:
     def keep_batch(self, number: int, batch: TransitionBatch) -> None:
         """Does nothing."""
 
-    def policy(self, number: int) -> OneStepPolicy | None:
+    def policy(self, number: int) -> LearnedPolicy | None:
         """None."""
         return None
 
-    def keep_policy(self, number: int, policy: OneStepPolicy) -> None:
+    def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
         """Does nothing."""
 
     def keeper(self, number: int) -> Keeper | None:
@@ -114,7 +114,7 @@ def explore(
 
 def play_rounds(
     spec: TrainingSpec, manner: Manner, place: Place, note: Callable[[Record], None]
-) -> tuple[TransitionBatch, OneStepPolicy]:
+) -> tuple[TransitionBatch, LearnedPolicy]:
     """Plays and learns, but for what the place has already; returns all episodes and the policy.
 
     What is done is noted before it is kept, so that whatever is kept has been noted.
@@ -127,7 +127,7 @@ def play_rounds(
     """
     env = spec.env.spec()
     batches: list[TransitionBatch] = []
-    policy: OneStepPolicy | None = None
+    policy: LearnedPolicy | None = None
     for number in range(spec.exploration.rounds):
         begin = time.perf_counter()
         batch = place.batch(number)
@@ -166,7 +166,7 @@ def learner_of(config: BFTQConfig | FTQConfig) -> BFTQ | FTQ:
 
 
 def collect_round(
-    spec: TrainingSpec, env: EnvSpec, policy: OneStepPolicy | None, number: int, manner: Manner
+    spec: TrainingSpec, env: EnvSpec, policy: LearnedPolicy | None, number: int, manner: Manner
 ) -> TransitionBatch:
     """Episodes of one round, with uniform budgets."""
     slots = open_slots(env)

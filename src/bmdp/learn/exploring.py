@@ -16,6 +16,7 @@ from bmdp.policies.protocol import (
     OneStepPolicy,
     Policy,
     Randomness,
+    SteppedPolicy,
     episode_streams,
     idle_decisions,
     state_rows,
@@ -42,7 +43,7 @@ class ExploringPolicy(Policy):
         hold: a random action is held for 1 to so many steps, the number being random, too.
     """
 
-    greedy: OneStepPolicy
+    greedy: SteppedPolicy
     explorer: OneStepPolicy
     decay: float = 0.001
     floor: float = 0.0
@@ -88,13 +89,14 @@ class ExploringTracker(EpisodeTracker):
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
         policy, going = self._policy, ~self._ended
-        n_greedy, n_random = policy.greedy.n_draws, policy.explorer.n_draws
+        greedy = policy.greedy.at_step(self._step)
+        n_greedy, n_random = greedy.n_draws, policy.explorer.n_draws
         uniforms = self._streams.uniforms(self._step, 2 + n_greedy + n_random)
         holds = going & (self._left > 0)
         explores = going & ~holds & (uniforms[:, 0] < self._epsilon)
         decision = idle_decisions(self._budgets)
         for part, rows, draws in (
-            (policy.greedy, going & ~holds & ~explores, uniforms[:, 2 : 2 + n_greedy]),
+            (greedy, going & ~holds & ~explores, uniforms[:, 2 : 2 + n_greedy]),
             (policy.explorer, explores, uniforms[:, 2 + n_greedy :]),
         ):
             if rows.any():

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from bmdp.data import TransitionBatch
-from bmdp.learn.bftq import Keeper, Record
+from bmdp.learn.bftq import Keeper
 from bmdp.learn.config import FTQConfig
+from bmdp.learn.fit import Record
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.priced import PricedPolicy

@@ -29,10 +29,9 @@ from typing import Any
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import StoreError
-from bmdp.learn.bftq import Record
+from bmdp.learn.fit import LearnedPolicy, Record
 from bmdp.learn.whole_files import FitKeeper, save_policy, write_aside, write_text
 from bmdp.policies.loading import load_policy
-from bmdp.policies.protocol import OneStepPolicy
 
 try:
     import fcntl
@@ -107,11 +106,11 @@ class RunFolder:
         """Whether the run is finished."""
         return (self.path / DONE).exists()
 
-    def final_policy(self) -> OneStepPolicy:
+    def final_policy(self) -> LearnedPolicy:
         """The policy of a run that is finished."""
         return _loaded(self.path / POLICY)
 
-    def finish(self, policy: OneStepPolicy) -> None:
+    def finish(self, policy: LearnedPolicy) -> None:
         """Keeps the last policy, and marks the run as done."""
         save_policy(policy, self.path / POLICY)
         write_text(self.path / DONE, "")
@@ -126,12 +125,12 @@ class RunFolder:
         self._round(number).mkdir(exist_ok=True)
         write_aside(self._round(number) / _BATCH, batch.to_npz)
 
-    def policy(self, number: int) -> OneStepPolicy | None:
+    def policy(self, number: int) -> LearnedPolicy | None:
         """The policy of a round, if it was learned."""
         path = self._round(number) / POLICY
         return _loaded(path) if path.exists() else None
 
-    def keep_policy(self, number: int, policy: OneStepPolicy) -> None:
+    def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
         """Keeps the policy of a round."""
         save_policy(policy, self._round(number) / POLICY)
 
@@ -211,9 +210,9 @@ def discard(path: str | os.PathLike[str]) -> None:
             shutil.rmtree(target)
 
 
-def _loaded(folder: Path) -> OneStepPolicy:
+def _loaded(folder: Path) -> LearnedPolicy:
     policy = load_policy(folder)
-    if not isinstance(policy, OneStepPolicy):
+    if not isinstance(policy, LearnedPolicy):
         raise StoreError(f"{folder} holds a {type(policy).__name__}, which no run leaves.")
     return policy
 

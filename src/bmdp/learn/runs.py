@@ -24,15 +24,14 @@ from bmdp.data import TransitionBatch, load_batches
 from bmdp.envs.slots import open_slots
 from bmdp.envs.tasks import require_count
 from bmdp.errors import ConfigError, StoreError
-from bmdp.learn.bftq import Record
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, play_rounds
+from bmdp.learn.fit import LearnedPolicy, Record
 from bmdp.learn.run_folder import RunFolder, require_new
 from bmdp.learn.spec_files import DataSpec, from_json, to_json
 from bmdp.learn.whole_files import arrays_hash
 from bmdp.models.fitting import torch_device
-from bmdp.policies.protocol import OneStepPolicy
 from bmdp.randomness import stream_key
 
 AnyPath = str | os.PathLike[str]
@@ -51,7 +50,7 @@ def train(
     workers: int = 1,
     device: str = "auto",
     on_record: OnRecord = _nothing,
-) -> OneStepPolicy:
+) -> LearnedPolicy:
     """Explores an environment and learns from it, in a folder from which it can be resumed.
 
     Args:
@@ -82,7 +81,7 @@ def train_from_data(  # noqa: PLR0913
     device: str = "auto",
     files: Sequence[AnyPath] = (),
     on_record: OnRecord = _nothing,
-) -> OneStepPolicy:
+) -> LearnedPolicy:
     """Learns from a log, in a folder from which it can be resumed.
 
     The folder has a copy of the transitions, so resuming does not need the log.
@@ -120,7 +119,7 @@ def resume(
     workers: int = 1,
     device: str | None = None,
     on_record: OnRecord = _nothing,
-) -> OneStepPolicy:
+) -> LearnedPolicy:
     """Goes on with a run that was interrupted; one that is finished gives its policy at once.
 
     Args:
@@ -137,7 +136,7 @@ def resume(
     return _go_on(RunFolder(folder), workers, device, on_record)
 
 
-def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> OneStepPolicy:
+def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> LearnedPolicy:
     """Does what is still to do."""
     if run.is_done:
         return run.final_policy()
@@ -159,7 +158,7 @@ def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord
     return policy
 
 
-def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> OneStepPolicy:
+def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> LearnedPolicy:
     """The only round of a run from data."""
     policy = run.policy(0)
     if policy is None:

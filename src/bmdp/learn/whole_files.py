@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bmdp.errors import StoreError
-from bmdp.policies.protocol import OneStepPolicy
+from bmdp.policies.protocol import Policy
 
 
 class FitKeeper:
@@ -89,7 +89,7 @@ def write_aside(path: Path, write: Callable[[Path], Any]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def save_policy(policy: OneStepPolicy, folder: Path) -> None:
+def save_policy(policy: Policy, folder: Path) -> None:
     """Saves a policy, unless it is there: a folder is there whole or not at all."""
     if folder.exists():
         return

@@ -7,8 +7,8 @@
       <part>/              the same for a part, such as the greedy half of an epsilon-greedy policy
 
 Whatever can be stored is a frozen dataclass marked `storable`, whose fields are arrays, other such
-values, or what JSON can say. A folder is written beside its place and then renamed, so that it is
-either whole or absent. Nothing in it is executed when it is read.
+values or tuples of them, or what JSON can say. A folder is written beside its place and then
+renamed, so that it is either whole or absent. Nothing in it is executed when it is read.
 """
 
 from __future__ import annotations
@@ -67,9 +67,13 @@ def to_stored(value: Any) -> Stored:
         raise StoreError(f"{name!r} cannot be stored: only {', '.join(sorted(_KINDS))} can.")
     content = {f.name: getattr(value, f.name) for f in fields(value)}
     arrays = {name: v for name, v in content.items() if isinstance(v, np.ndarray)}
-    settings = {name: v for name, v in content.items() if isinstance(v, _JSON)}
-    others = content.keys() - arrays.keys() - settings.keys()
-    return Stored(kind, settings, arrays, {name: to_stored(content[name]) for name in others})
+    several = {name: v for name, v in content.items() if _is_several(v)}
+    settings = {n: v for n, v in content.items() if isinstance(v, _JSON) and n not in several}
+    others = content.keys() - arrays.keys() - settings.keys() - several.keys()
+    parts = {name: to_stored(content[name]) for name in others}
+    for name, values in several.items():
+        parts |= {f"{name}.{i}": to_stored(value) for i, value in enumerate(values)}
+    return Stored(kind, settings, arrays, parts)
 
 
 def from_stored(stored: Stored) -> Any:
@@ -81,11 +85,26 @@ def from_stored(stored: Stored) -> Any:
     if stored.kind not in _KINDS:
         known = ", ".join(sorted(_KINDS))
         raise StoreError(f"A stored value of kind {stored.kind!r} is unknown; known are {known}.")
-    parts = {name: from_stored(part) for name, part in stored.parts.items()}
+    parts: dict[str, Any] = {}
+    for name, part in sorted(stored.parts.items(), key=lambda item: _number(item[0])):
+        whole, dot, _ = name.partition(".")
+        value = from_stored(part)
+        parts[whole] = (*parts.get(whole, ()), value) if dot else value
     try:
         return _KINDS[stored.kind](**stored.settings, **stored.arrays, **parts)
     except (BmdpError, TypeError) as error:
         raise StoreError(f"A stored {stored.kind} does not make sense: {error}") from error
+
+
+def _is_several(value: Any) -> bool:
+    """Whether it is a tuple of values that can be stored."""
+    return isinstance(value, tuple) and any(type(v).__name__ in _KINDS for v in value)
+
+
+def _number(part: str) -> int:
+    """The number of a part of several, by which they are put in order."""
+    number = part.rpartition(".")[2]
+    return int(number) if number.isdigit() else -1
 
 
 def write_stored(

@@ -1,0 +1,186 @@
+"""One iteration of budgeted fitted Q: values of next states, and models fitted to them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.data import TransitionBatch
+from bmdp.errors import DataError
+from bmdp.learn.config import BFTQConfig
+from bmdp.learn.targets import NextValues, mixture_values
+from bmdp.models.fitting import make_fitter
+from bmdp.models.problem import Fitter, Problem
+from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.greedy import GreedyRule
+from bmdp.policies.hull import HullPolicy
+from bmdp.policies.protocol import OneStepPolicy
+from bmdp.policies.staged import StagedPolicy
+from bmdp.randomness import named_generator
+
+Record = dict[str, Any]
+LearnedPolicy = OneStepPolicy | StagedPolicy
+
+
+class Fit:
+    """Models in training on one batch, and the values that they are fitted to."""
+
+    def __init__(
+        self,
+        config: BFTQConfig,
+        batch: TransitionBatch,
+        seed: int,
+        device: torch.device,
+        folds: IntArray | None = None,
+    ) -> None:
+        """Makes models that know nothing; `folds` `[N]` are drawn, if not given."""
+        self.config, self.batch, self.seed, self.device = config, batch, seed, device
+        largest = float(np.abs(batch.reward).max())
+        self.reward_scale = config.reward_scale or (largest if largest > 0 else 1.0)
+        n_models = 2 if config.valuation == "crossed" else 1
+        if folds is None:
+            folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
+        self.members = folds == np.arange(n_models)[:, None]  # [E, N]
+        problem = Problem(
+            states=batch.state,
+            actions=batch.action,
+            members=self.members,
+            n_actions=batch.n_actions,
+            beta_grid=config.beta_grid,
+            reward_scale=self.reward_scale,
+            seed=seed,
+        )
+        self.models = make_fitter(config.model, problem, config.regression, device)
+        self.rule = GreedyRule(config.cost_floor, config.slope_cap)
+        self.grid = torch.tensor(config.beta_grid, dtype=torch.float32, device=device)
+        starts = batch.starts()
+        self.starts = batch.state[starts if len(starts) else slice(None)][:1000]
+
+    def iterate(self, iteration: int, source: Fitter | None = None) -> Record:
+        """Values the next states, by these models or by others, and fits the models to that."""
+        begin = time.perf_counter()
+        budgets = self._labels(iteration)
+        forward = frontier = 0.0
+        n_infeasible = 0
+        own = torch.tensor(
+            np.stack((self.batch.reward / self.reward_scale, self.batch.cost), axis=-1),
+            dtype=torch.float32,
+            device=self.device,
+        )
+        targets = own[:, None].expand(-1, budgets.shape[-1], -1).clone()
+        if iteration > 0 or source is not None:
+            rows = np.flatnonzero(~self.batch.terminal)
+            discount = targets.new_tensor(
+                [self.config.gamma, self.config.cost_gamma or self.config.gamma]
+            )
+            for first in range(0, len(rows), self.config.chunk):
+                part = rows[first : first + self.config.chunk]
+                at = time.perf_counter()
+                values = (source or self.models).grid(self.batch.next_state[part])
+                self._wait()
+                forward += time.perf_counter() - at
+                at = time.perf_counter()
+                found = self._next_values(values, part, budgets)
+                places = torch.tensor(part, device=self.device)
+                targets[places] += discount * found.values
+                n_infeasible += found.n_infeasible
+                self._wait()
+                frontier += time.perf_counter() - at
+        delta = self.models.error(budgets, targets)
+        is_fitted = iteration > 0 and delta <= self.config.stop_delta
+        record: Record = {
+            "iteration": iteration,
+            "delta": delta,
+            "share_infeasible": n_infeasible / max(1, len(targets) * targets.shape[1]),
+        }
+        at = time.perf_counter()
+        if not is_fitted:
+            record |= self.models.fit(f"iteration-{iteration}", budgets, targets).as_dict()
+        record |= self._at_starts()
+        record |= {
+            "seconds_forward": forward,
+            "seconds_frontier": frontier,
+            "seconds_regression": time.perf_counter() - at,
+            "seconds": time.perf_counter() - begin,
+            "is_last": is_fitted or iteration + 1 == self.config.iterations,
+        }
+        return record
+
+    def policy(self) -> OneStepPolicy:
+        """What the models have learned."""
+        rule = replace(self.rule, slope_cap=self.rule.slope_cap * self.reward_scale)
+        results = [self.models.result(e) for e in range(len(self.members))]
+        if len(results) == 1:
+            return HullPolicy(results[0], self.config.beta_grid, rule)
+        if self.config.acting == "crossed":
+            return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
+        return HullPolicy(MeanQ(results[0], results[1]), self.config.beta_grid, rule)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is needed to go on."""
+        return self.models.arrays()
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Goes on from there."""
+        self.models.restore(arrays)
+
+    def _labels(self, iteration: int) -> Tensor:
+        """Budgets at which rows are fitted, `[N, L]`, or the grid `[B]`."""
+        if self.config.model.covers_grid:
+            return self.grid
+        if self.config.labels == "stored":
+            if self.batch.budget is None:
+                raise DataError(
+                    "labels='stored' needs a batch with budgets; this one has none. Use "
+                    "labels='uniform'."
+                )
+            drawn: FloatArray = np.asarray(self.batch.budget, np.float64)[:, None]
+        else:
+            rng = named_generator(self.seed, f"fit/labels/{iteration}")
+            shape = (len(self.batch), self.config.n_labels)
+            drawn = rng.uniform(*self.config.budget_range, shape)
+        return torch.tensor(drawn, dtype=torch.float32, device=self.device)
+
+    def _next_values(self, values: Tensor, rows: NDArray[Any], budgets: Tensor) -> NextValues:
+        """Values of next states `[n, L, 2]`: each row by the model it belongs to, and the other."""
+        if len(values) == 1:
+            asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
+            return mixture_values(values[0], values[0], asked, self.rule)
+        found = torch.empty((len(rows), budgets.shape[-1], 2), device=self.device)
+        n_infeasible = 0
+        for e in range(len(values)):
+            own = np.flatnonzero(self.members[e, rows])
+            if len(own) == 0:
+                continue
+            places = torch.tensor(own, device=self.device)
+            asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows[own])]
+            part = mixture_values(values[e][places], values[1 - e][places], asked, self.rule)
+            found[places] = part.values
+            n_infeasible += part.n_infeasible
+        return NextValues(found, n_infeasible)
+
+    def _at_starts(self) -> Record:
+        """What the models promise at the first states, at the ends of the budget range."""
+        values = self.models.grid(self.starts).mean(dim=0)
+        ends = torch.tensor(self.config.budget_range, dtype=torch.float32, device=self.device)
+        found = mixture_values(values, values, ends, self.rule).values.mean(dim=0)
+        (low_r, low_c), (high_r, high_c) = found.tolist()
+        scale = self.reward_scale
+        return {
+            "start_reward_low": low_r * scale,
+            "start_cost_low": low_c,
+            "start_reward_high": high_r * scale,
+            "start_cost_high": high_c,
+        }
+
+    def _wait(self) -> None:
+        """Waits for the GPU, so that seconds are told apart."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)

@@ -1,0 +1,48 @@
+"""A policy for each step of an episode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from bmdp.errors import ConfigError
+from bmdp.policies.protocol import (
+    OneStepPolicy,
+    Policy,
+    Randomness,
+    StepTracker,
+    episode_streams,
+    state_rows,
+)
+from bmdp.policies.stored import storable
+
+
+@storable
+@dataclass(frozen=True)
+class StagedPolicy(Policy):
+    """Plays one policy at the first step, another at the second, and so on; then the last one."""
+
+    stages: tuple[OneStepPolicy, ...]
+
+    why_no_one_step_form = "looks at the clock"
+
+    def __post_init__(self) -> None:
+        """Checks that budgets can be handed on."""
+        if not self.stages:
+            raise ConfigError("StagedPolicy.stages must hold at least one policy.")
+        if any(stage.budget_range != self.budget_range for stage in self.stages):
+            raise ConfigError("StagedPolicy.stages must all have the same budget_range.")
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """That of all stages."""
+        return self.stages[0].budget_range
+
+    def at_step(self, step: int) -> OneStepPolicy:
+        """Returns what it does at one step."""
+        return self.stages[min(step, len(self.stages) - 1)]
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
+        """Starts `N` episodes."""
+        return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
