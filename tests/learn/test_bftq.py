@@ -251,6 +251,25 @@ def test_fitted_q_iteration_takes_what_is_worth_its_price(price, best):
     assert q_c[..., 0].mean() == pytest.approx(best, abs=0.2)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 2.0}, "gamma must be from 0 to 1"),
+        ({"price": np.inf}, "price must be finite"),
+        ({"iterations": 0}, "iterations must be from 1 on"),
+        ({"budget_range": (1.0, 1.0)}, "budget_range must be two rising numbers"),
+    ],
+)
+def test_settings_of_fitted_q_iteration_are_checked(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        FTQConfig(**({"gamma": 1.0} | settings))
+
+
+def test_costs_may_count_now_alone():
+    assert config(cost_gamma=0.0).discount_of_costs == 0
+    assert config(gamma=0.5).discount_of_costs == 0.5
+
+
 def test_fitted_q_iteration_stops_resumes_and_is_stored(tmp_path):
     learner = FTQ(FTQConfig(gamma=1.0, regression=SMALL, iterations=9, stop_delta=0.5))
     records = []

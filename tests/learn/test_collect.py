@@ -1,3 +1,4 @@
+import dataclasses
 import subprocess
 import sys
 import time
@@ -150,3 +151,16 @@ def test_an_environment_made_on_the_spot_cannot_travel():
     here.entry_point = lambda **settings: None
     with pytest.raises(ConfigError, match=r"Here-v0 cannot be handed over.*Use workers=1"):
         collected(RANDOM, spec=here, workers=2)
+
+
+def test_a_time_limit_is_no_end_of_the_task():
+    """Episodes that are cut go on in what is learned; those that end do not."""
+    spec = dataclasses.replace(find_spec("corridors"), max_episode_steps=3)
+    policy = ScriptedPolicy("corridors/safe")
+    batch = collect(policy, spec, range(5), budgets=np.full(5, 0.5), seed=0)
+    assert len(batch) == 15
+    assert not batch.terminal.any()
+    assert batch.truncated.sum() == 5
+    whole = collect(policy, find_spec("corridors"), range(5), budgets=np.full(5, 0.5), seed=0)
+    assert whole.terminal.sum() == 5
+    assert not whole.truncated.any()

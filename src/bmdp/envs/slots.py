@@ -32,6 +32,7 @@ class Step(NamedTuple):
     rewards: FloatArray  # [N]
     costs: FloatArray  # [N]
     ended: BoolArray  # [N]
+    truncated: BoolArray  # [N], of the ended ones: by a limit, and not by the task
 
 
 class Facts(NamedTuple):
@@ -137,7 +138,8 @@ class BatchedSlots:
             raise _no_cost(self._spec)
         self._n_steps += 1
         ended = terminated | truncated | (self._n_steps >= self._limit)
-        return Step(np.asarray(states), np.asarray(rewards), np.asarray(info["cost"]), ended)
+        paid = np.asarray(rewards), np.asarray(info["cost"])
+        return Step(np.asarray(states), *paid, ended, ended & ~terminated)
 
     def close(self) -> None:
         """Frees the batch."""
@@ -175,15 +177,15 @@ class SingleSlots:
         """Plays actions in the slots that are going on."""
         states = self._states.copy()  # of ended slots, the last
         rewards, costs = np.zeros((2, len(actions)))
-        ended = ~going
+        ended, cut = ~going, np.zeros(len(actions), np.bool_)
         for i in np.flatnonzero(going):
             seen, reward, terminated, truncated, info = self._envs[i].step(int(actions[i]))
             if "cost" not in info:
                 raise _no_cost(self._spec)
             states[i], rewards[i], costs[i] = seen, float(reward), info["cost"]
-            ended[i] = terminated or truncated
+            ended[i], cut[i] = terminated or truncated, truncated and not terminated
         self._states = states
-        return Step(states, rewards, costs, ended)
+        return Step(states, rewards, costs, ended, cut)
 
     def close(self) -> None:
         """Frees the environments."""

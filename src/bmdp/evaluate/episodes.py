@@ -100,7 +100,8 @@ class Player:
             if step == job.since:
                 returns.going[:] = going
                 returns.infeasible[:] = going & (decision.status == BudgetStatus.INFEASIBLE)
-            states, rewards, costs, ended = self.slots.step(self._actions(decision, going), going)
+            step_of = self.slots.step(self._actions(decision, going), going)
+            states, rewards, costs, ended, _ = step_of
             rewards, costs = self._paid("reward", rewards, going), self._paid("cost", costs, going)
             if step >= job.since:
                 self._count(returns, going, (rewards, costs), step - job.since)

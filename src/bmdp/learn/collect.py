@@ -104,18 +104,21 @@ def _play(policy: BudgetedPolicy, slots: Slots, part: Part, seed: int) -> Column
     going = np.ones(len(numbers), np.bool_)
     columns: dict[str, list[NDArray[Any]]] = {}
     with one_thread():
-        for step in range(slots.facts.horizon or _MOST_STEPS):
+        limit = slots.facts.horizon or _MOST_STEPS
+        for step in range(limit):
             held = tracker.budgets
             decision = tracker.decide(states)
             actions = np.where(going, decision.action, first_action)
-            after, rewards, costs, ended = slots.step(actions, going)
+            after, rewards, costs, ended, truncated = slots.step(actions, going)
+            truncated = truncated | (~ended if step + 1 == limit else False)
             now = {
                 "state": states,
                 "action": actions - first_action,
                 "reward": rewards,
                 "cost": costs,
                 "next_state": after,
-                "terminal": ended,
+                "terminal": ended & ~truncated,
+                "truncated": truncated,
                 "episode": np.asarray(numbers),
                 "step": np.full(len(numbers), step),
                 "budget": held,

@@ -89,6 +89,11 @@ class BFTQConfig:
             require_choice(name, getattr(self, name), choices)
 
     @property
+    def discount_of_costs(self) -> float:
+        """Their own, or that of rewards."""
+        return self.gamma if self.cost_gamma is None else self.cost_gamma
+
+    @property
     def beta_grid(self) -> FloatArray:
         """Budgets that can be handed on."""
         return np.linspace(*self.budget_range, self.n_budgets)
@@ -117,6 +122,20 @@ class FTQConfig:
     stop_delta: float = 0.0
     budget_range: tuple[float, float] = (0.0, 1.0)
     reward_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        if not 0 <= self.gamma <= 1:
+            raise ConfigError(f"gamma must be from 0 to 1; got {self.gamma}.")
+        if not np.isfinite(self.price):
+            raise ConfigError(f"price must be finite; got {self.price}.")
+        if self.iterations < 1 or not self.stop_delta >= 0:
+            raise ConfigError(
+                "iterations must be from 1 on and stop_delta from 0 on; got "
+                f"{self.iterations} and {self.stop_delta}."
+            )
+        if not self.budget_range[0] < self.budget_range[1]:
+            raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
 
 
 @dataclass(frozen=True)

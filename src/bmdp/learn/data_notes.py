@@ -44,7 +44,7 @@ def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
 
 def _budget_notes(batch: TransitionBatch, learner: BFTQConfig) -> list[str]:
     """Whether the budgets have to do with what episodes cost."""
-    paid = episode_costs(batch, learner.cost_gamma or learner.gamma)
+    paid = episode_costs(batch, learner.discount_of_costs)
     if paid is None or not batch.cost.any():
         return []
     low, high = learner.budget_range

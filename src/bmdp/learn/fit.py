@@ -77,9 +77,7 @@ class Fit:
         targets = own[:, None].expand(-1, budgets.shape[-1], -1).clone()
         if iteration > 0 or source is not None:
             rows = np.flatnonzero(~self.batch.terminal)
-            discount = targets.new_tensor(
-                [self.config.gamma, self.config.cost_gamma or self.config.gamma]
-            )
+            discount = targets.new_tensor([self.config.gamma, self.config.discount_of_costs])
             for first in range(0, len(rows), self.config.chunk):
                 part = rows[first : first + self.config.chunk]
                 at = time.perf_counter()
