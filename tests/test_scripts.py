@@ -112,3 +112,18 @@ def test_the_frontier_benchmark_agrees_with_its_references(tmp_path):
         for reference in ("convex_hull", "graham_scan", "monotone_chain"):
             difference = row[f"{reference}_difference"]
             assert difference is None or difference < 1e-6
+
+
+def test_the_learning_benchmark_measures_targets_and_acting(tmp_path):
+    out = tmp_path / "learning.json"
+    script("benchmarks/learning.py").main(["--quick", "--out", str(out)])
+    found = json.loads(out.read_text())
+    assert [row["network"] for row in found["target_step"]] == ["encoder", "frontier"]
+    assert found["decisions_per_second"] > 0
+    assert found["act_milliseconds"] > 0
+
+
+def test_the_noise_harness_ranks_the_rules(tmp_path, capsys):
+    script("examples/noise_harness.py").main(["--quick", "--out", str(tmp_path / "noise.json")])
+    assert json.loads((tmp_path / "noise.json").read_text())
+    assert "crossed" in capsys.readouterr().out

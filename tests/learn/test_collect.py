@@ -1,4 +1,3 @@
-import dataclasses
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp import ConfigError, PolicyError
+from bmdp.envs import ScriptedPolicy
 from bmdp.envs.slots import find_spec
 from bmdp.learn import Exploration, collect, explore
 from bmdp.learn.exploring import ExploringPolicy
@@ -155,7 +155,7 @@ def test_an_environment_made_on_the_spot_cannot_travel():
 
 def test_a_time_limit_is_no_end_of_the_task():
     """Episodes that are cut go on in what is learned; those that end do not."""
-    spec = dataclasses.replace(find_spec("corridors"), max_episode_steps=3)
+    spec = replace(find_spec("corridors"), max_episode_steps=3)
     policy = ScriptedPolicy("corridors/safe")
     batch = collect(policy, spec, range(5), budgets=np.full(5, 0.5), seed=0)
     assert len(batch) == 15
