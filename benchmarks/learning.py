@@ -74,13 +74,15 @@ def target_step(
     return forward, frontier
 
 
-def python_loop(models: NetworkFitter, states: np.ndarray[Any, Any]) -> float:
+def python_loop(models: NetworkFitter, states: np.ndarray[Any, Any], budgets: list[float]) -> float:
     """Seconds a state of the frontier part in a loop over states."""
     values = models.grid(states)[0].numpy()
 
     def work() -> None:
         for grid in values:
-            hull_mixture(upper_frontier(grid[1].ravel(), grid[0].ravel()), 0.5)
+            frontier = upper_frontier(grid[1].ravel(), grid[0].ravel())
+            for budget in budgets:
+                hull_mixture(frontier, budget)
 
     return best_of(work, 1) / len(states)
 
@@ -102,7 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
         target_step(models, states[:200], budgets if name == "frontier" else one[:200], 200)
         tries = [target_step(models, states, budgets, 4096) for _ in range(3)]
         forward, frontier = (min(column) for column in zip(*tries, strict=True))
-        loop = python_loop(models, states[:n_loop])
+        asked_for = np.linspace(0, 1, 41).tolist() if name == "frontier" else [0.5]
+        loop = python_loop(models, states[:n_loop], asked_for)
         rows.append(
             {
                 "network": name,

@@ -431,14 +431,33 @@ def frontier_vertices(
 
 
 @njit(cache=True)
+def _candidates(x: FloatArray, y: FloatArray, work: IntArray) -> IntArray:
+    """Positions of the first and the last vertex, and of all points above the chord of both."""
+    low = high = 0
+    for k in range(x.shape[0]):
+        if x[k] < x[low] or (x[k] == x[low] and y[k] > y[low]):
+            low = k
+        if y[k] > y[high] or (y[k] == y[high] and x[k] < x[high]):
+            high = k
+    run, rise = x[high] - x[low], y[high] - y[low]
+    n_points = 0
+    for k in range(x.shape[0]):
+        work[n_points] = k
+        is_above = (y[k] - y[low]) * run > (x[k] - x[low]) * rise and x[low] < x[k] < x[high]
+        n_points += 1 if is_above or k in (low, high) else 0
+    return work[:n_points].copy()
+
+
+@njit(cache=True)
 def _chain(x: FloatArray, y: FloatArray, index: IntArray) -> int:
     """Writes the positions of the vertices of one state, and the last one over and over.
 
     Points come by rising cost, the first of equal ones first. A point that is not below the line
     through the last two vertices takes the place of the last one.
     """
+    points = _candidates(x, y, index)
     n_vertices = 0
-    for point in np.argsort(x, kind="mergesort"):
+    for point in points[np.argsort(x[points], kind="mergesort")]:
         cost, reward = x[point], y[point]
         if n_vertices > 0 and reward <= y[index[n_vertices - 1]]:
             continue
