@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmdp import hull_mixture, upper_frontier
-from bmdp.frontier import Mixtures, best_mixtures, frontier_values, frontier_vertices
+from bmdp.frontier import (
+    Mixtures,
+    best_mixtures,
+    crossed_values,
+    frontier_values,
+    frontier_vertices,
+)
 from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
 from oracles.greedy import nested_program, nested_program_exactly
 
@@ -254,3 +260,39 @@ def test_no_states_have_no_vertices():
         found = frontier_vertices(empty, empty)
         assert tuple(found.points.shape) == (0, 1)
         assert tuple(found.n_vertices.shape) == (0,)
+
+
+@DTYPES
+@pytest.mark.parametrize("n_budgets", [1, 4])
+def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets):
+    n = scaled(2000)
+    costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
+    other_costs, other_rewards, _ = clouds(n, 12, seed=1, dtype=dtype)
+    asked = (betas[:, None] + np.linspace(-0.5, 0.5, n_budgets)).astype(dtype)
+    values, n_infeasible = crossed_values((costs, rewards), (other_costs, other_rewards), asked)
+    n_below = 0
+    for i in range(n):
+        frontier = upper_frontier(costs[i], rewards[i])
+        for k, beta in enumerate(asked[i]):
+            mixture = hull_mixture(frontier, float(beta))
+            low, high = frontier.index[mixture.lower], frontier.index[mixture.upper]
+            run = float(other_costs[i, high]) - float(other_costs[i, low])
+            share = 0.0
+            if low != high:
+                share = 1.0 if run <= 0 else (float(beta) - float(other_costs[i, low])) / run
+            share = min(max(share, 0.0), 1.0)
+            rise = float(other_rewards[i, high]) - float(other_rewards[i, low])
+            expected = (other_rewards[i, low] + share * rise, other_costs[i, low] + share * run)
+            assert values[i, k].tolist() == pytest.approx(expected, abs=1e-5)
+            n_below += mixture.status == 0
+    assert n_infeasible == n_below > 0
+
+
+def test_one_function_that_does_both_gives_its_own_frontier():
+    costs, rewards, _ = clouds(scaled(500), 12, seed=2)
+    betas = np.linspace(-2, 2, 9)
+    v_r, v_c = frontier_values(costs, rewards, betas)
+    asked = np.broadcast_to(betas, (len(costs), 9))
+    values, _ = crossed_values((costs, rewards), (costs, rewards), asked)
+    assert values[..., 0] == pytest.approx(v_r, abs=1e-12)
+    assert values[..., 1] == pytest.approx(v_c, abs=1e-12)

@@ -59,6 +59,37 @@ def frontier_vertices(costs: ArrayLike, rewards: ArrayLike) -> Vertices[np.ndarr
     return Vertices(index[:, : count.max(initial=1)].copy(), count)
 
 
+def crossed_values(
+    chosen_by: tuple[ArrayLike, ArrayLike], valued_by: tuple[ArrayLike, ArrayLike], betas: ArrayLike
+) -> tuple[FloatArray, int]:
+    """Values of mixtures whose vertices one function chooses, and another one values.
+
+    The two vertices around a budget are those of the first one's frontier. What they cost and earn
+    is said by the second one, and so is the probability that spends the budget.
+
+    Args:
+        chosen_by: costs and rewards `[N, K]` by the first function.
+        valued_by: costs and rewards `[N, K]` of the same points by the second one.
+        betas: budgets, `[N, L]`.
+
+    Returns:
+        Rewards and costs `[N, L, 2]`, and the number of infeasible budgets.
+
+    >>> points = [[0.0, 1.0]], [[0.0, 10.0]]
+    >>> crossed_values(points, ([[0.0, 2.0]], [[1.0, 9.0]]), [[0.5, -1.0]])[0].tolist()
+    [[[3.0, 0.5], [1.0, 0.0]]]
+    """
+    points = kernels.Points(*_clouds(*chosen_by), *_clouds(*valued_by))
+    for name, values in points._asdict().items():
+        require_finite(name, values, limit=LIMITS[values.dtype.name])
+    held = _budgets(betas, points.costs.dtype)
+    require_shape("betas", held, (len(points.costs), None), "[N, L]")
+    values = np.empty((*held.shape, 2), held.dtype)
+    n_infeasible = np.zeros(len(held), np.int64)
+    kernels.crossed_values(points, held, values, n_infeasible)
+    return values, int(n_infeasible.sum())
+
+
 def _clouds(costs: ArrayLike, rewards: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Checks the shapes of the points and gives both coordinates the same precision."""
     x, y = real_array("costs", costs), real_array("rewards", rewards)

@@ -461,17 +461,60 @@ def _chain(x: FloatArray, y: FloatArray, index: IntArray) -> int:
         cost, reward = x[point], y[point]
         if n_vertices > 0 and reward <= y[index[n_vertices - 1]]:
             continue
-        while n_vertices > 0:
-            last = index[n_vertices - 1]
-            if cost > x[last]:
-                if n_vertices == 1:
-                    break
-                before = index[n_vertices - 2]
-                run, rise = cost - x[before], reward - y[before]
-                if (y[last] - y[before]) * run > rise * (x[last] - x[before]):
-                    break
+        while n_vertices > 1:
+            last, before = index[n_vertices - 1], index[n_vertices - 2]
+            run, rise = cost - x[before], reward - y[before]
+            if (y[last] - y[before]) * run > rise * (x[last] - x[before]):
+                break
             n_vertices -= 1
         index[n_vertices] = point
         n_vertices += 1
     index[n_vertices:] = index[n_vertices - 1]
     return n_vertices
+
+
+class Points(NamedTuple):
+    """Points of `N` states as one function sees them, and as another one does, `[N, K]` each."""
+
+    costs: FloatArray
+    rewards: FloatArray
+    other_costs: FloatArray
+    other_rewards: FloatArray
+
+
+@njit(cache=True, parallel=True)
+def crossed_values(
+    points: Points, betas: FloatArray, values: FloatArray, n_infeasible: IntArray
+) -> None:
+    """Fills `values` `[N, L, 2]` of (reward, cost) at budgets `[N, L]`, and counts infeasible ones.
+
+    Vertices are those of `costs` and `rewards`; what they cost and earn is said by others.
+    """
+    costs, rewards, other_costs, other_rewards = points
+    for n in prange(costs.shape[0]):
+        index = np.empty(costs.shape[1], np.int64)
+        n_vertices = _chain(costs[n], rewards[n], index)
+        n_infeasible[n] = 0
+        for k in range(betas.shape[1]):
+            beta, place = betas[n, k], 0
+            while place + 1 < n_vertices and costs[n, index[place + 1]] <= beta:
+                place += 1
+            low = high = index[place]
+            if beta < costs[n, low]:
+                n_infeasible[n] += 1
+            elif place + 1 < n_vertices:
+                high = index[place + 1]
+            share = _spending(other_costs[n, low], other_costs[n, high], beta)
+            share = share if high != low else share * 0
+            rise = other_rewards[n, high] - other_rewards[n, low]
+            run = other_costs[n, high] - other_costs[n, low]
+            values[n, k, 0] = other_rewards[n, low] + share * rise
+            values[n, k, 1] = other_costs[n, low] + share * run
+
+
+@njit(cache=True)
+def _spending(low: Any, high: Any, beta: Any) -> Any:
+    """Probability of the dearer of two points that spends the budget; 1 if it is not dearer."""
+    if high <= low:
+        return low * 0 + 1
+    return min(max((beta - low) / (high - low), low * 0), low * 0 + 1)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bmdp.frontier import BudgetStatus, best_mixtures, frontier_vertices
+from bmdp.frontier import BudgetStatus, best_mixtures, crossed_values
 from bmdp.policies.greedy import GreedyRule, at, crossed_share
 
 
@@ -38,55 +38,21 @@ def mixture_values(
     Paper: Eq. 11 and Algorithm 3, for `valuing` the same as `choosing`.
     """
     costs, rewards = rule.points(choosing[:, 0], choosing[:, 1])
-    budgets = budgets.expand(len(costs), budgets.shape[-1]).contiguous()
-    find = _of_one_budget if budgets.shape[1] == 1 else _of_many_budgets
-    lower, upper, is_mixed, n_infeasible = find(costs, rewards, budgets)
     value_costs = valuing[:, 1].reshape(len(costs), -1).clip(rule.cost_floor)
     value_rewards = valuing[:, 0].reshape(len(costs), -1)
+    budgets = budgets.expand(len(costs), budgets.shape[-1])
+    if costs.device.type == "cpu" or budgets.shape[1] > 1:
+        # Numba finds all vertices faster on the CPU than torch does on a GPU.
+        found, n_infeasible = crossed_values(
+            (costs.cpu().numpy(), rewards.cpu().numpy()),
+            (value_costs.cpu().numpy(), value_rewards.cpu().numpy()),
+            budgets.cpu().numpy(),
+        )
+        return NextValues(torch.from_numpy(found).to(costs.device), n_infeasible)
+    mixtures = best_mixtures(costs, rewards, budgets[:, 0].contiguous())
+    lower, upper = mixtures.lower[:, None], mixtures.upper[:, None]
     low, high = at(value_costs, lower), at(value_costs, upper)
-    share = crossed_share(low, high, budgets) * is_mixed
-    low_reward, high_reward = at(value_rewards, lower), at(value_rewards, upper)
-    return NextValues(
-        torch.stack(
-            (torch.lerp(low_reward, high_reward, share), torch.lerp(low, high, share)), dim=-1
-        ),
-        n_infeasible,
-    )
-
-
-class _Found(NamedTuple):
-    """The two points around each budget."""
-
-    lower: Tensor  # [n, L]
-    upper: Tensor  # [n, L]
-    is_mixed: Tensor  # [n, L], whether both may be played: not below the frontier, nor at its end
-    n_infeasible: int
-
-
-def _of_one_budget(costs: Tensor, rewards: Tensor, budgets: Tensor) -> _Found:
-    """By bridge search: by numba on the CPU, by torch elsewhere."""
-    held = budgets[:, 0]
-    if costs.device.type == "cpu":
-        found = best_mixtures(costs.numpy(), rewards.numpy(), held.numpy())
-        columns = (torch.from_numpy(c) for c in (found.lower, found.upper, found.status))
-    else:
-        mixtures = best_mixtures(costs, rewards, held)
-        columns = (c for c in (mixtures.lower, mixtures.upper, mixtures.status))
-    lower, upper, status = (column[:, None] for column in columns)
-    is_infeasible = status == int(BudgetStatus.INFEASIBLE)
-    return _Found(lower, upper, lower != upper, int(is_infeasible.sum()))
-
-
-def _of_many_budgets(costs: Tensor, rewards: Tensor, budgets: Tensor) -> _Found:
-    """By all vertices, which numba finds faster on the CPU than torch does on a GPU."""
-    device = costs.device
-    found = frontier_vertices(costs.cpu().numpy(), rewards.cpu().numpy())
-    points, n_vertices = (torch.from_numpy(column).to(device) for column in found)
-    vertex_costs = at(costs, points)
-    last = n_vertices[:, None] - 1
-    lower = torch.searchsorted(vertex_costs, budgets, right=True) - 1
-    is_infeasible = lower < 0
-    lower = lower.clamp(min=0).minimum(last)
-    upper = (lower + 1).minimum(last)
-    is_mixed = ~is_infeasible & (upper > lower)
-    return _Found(at(points, lower), at(points, upper), is_mixed, int(is_infeasible.sum()))
+    share = crossed_share(low, high, budgets) * (lower != upper)
+    pairs = ((at(value_rewards, lower), at(value_rewards, upper)), (low, high))
+    values = torch.stack([torch.lerp(one, other, share) for one, other in pairs], dim=-1)
+    return NextValues(values, int((mixtures.status == int(BudgetStatus.INFEASIBLE)).sum()))
