@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmdp import hull_mixture, upper_frontier
+from bmdp import DataError, hull_mixture, upper_frontier
 from bmdp.frontier import (
     Mixtures,
     best_mixtures,
@@ -296,3 +296,13 @@ def test_one_function_that_does_both_gives_its_own_frontier():
     values, _ = crossed_values((costs, rewards), (costs, rewards), asked)
     assert values[..., 0] == pytest.approx(v_r, abs=1e-12)
     assert values[..., 1] == pytest.approx(v_c, abs=1e-12)
+
+
+def test_values_that_are_not_finite_are_refused_wherever_they_are():
+    good = np.ones((3, 4))
+    bad = good.copy()
+    bad[1, 2] = np.nan
+    with pytest.raises(DataError, match=r"costs must be finite; got nan at \[1, 2\]"):
+        crossed_values((bad, good), (good, good), np.zeros((3, 1)))
+    with pytest.raises(DataError, match="other_rewards must be finite"):
+        crossed_values((good, good), (good, bad), np.zeros((3, 1)))

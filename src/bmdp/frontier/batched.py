@@ -80,8 +80,9 @@ def crossed_values(
     [[[3.0, 0.5], [1.0, 0.0]]]
     """
     points = kernels.Points(*_clouds(*chosen_by), *_clouds(*valued_by))
-    for name, values in points._asdict().items():
-        require_finite(name, values, limit=LIMITS[values.dtype.name])
+    for name, column in points._asdict().items():
+        if not np.isfinite(column.sum()):  # one pass; which value it is matters only if one is bad
+            require_finite(name, column, limit=LIMITS[column.dtype.name])
     held = _budgets(betas, points.costs.dtype)
     require_shape("betas", held, (len(points.costs), None), "[N, L]")
     values = np.empty((*held.shape, 2), held.dtype)

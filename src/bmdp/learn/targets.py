@@ -41,7 +41,7 @@ def mixture_values(
     value_costs = valuing[:, 1].reshape(len(costs), -1).clip(rule.cost_floor)
     value_rewards = valuing[:, 0].reshape(len(costs), -1)
     budgets = budgets.expand(len(costs), budgets.shape[-1])
-    if costs.device.type == "cpu" or budgets.shape[1] > 1:
+    if budgets.shape[1] > 1:
         # Numba finds all vertices faster on the CPU than torch does on a GPU.
         found, n_infeasible = crossed_values(
             (costs.cpu().numpy(), rewards.cpu().numpy()),
@@ -49,10 +49,21 @@ def mixture_values(
             budgets.cpu().numpy(),
         )
         return NextValues(torch.from_numpy(found).to(costs.device), n_infeasible)
-    mixtures = best_mixtures(costs, rewards, budgets[:, 0].contiguous())
-    lower, upper = mixtures.lower[:, None], mixtures.upper[:, None]
+    lower, upper, status = _mixtures(costs, rewards, budgets[:, 0].contiguous())
     low, high = at(value_costs, lower), at(value_costs, upper)
     share = crossed_share(low, high, budgets) * (lower != upper)
     pairs = ((at(value_rewards, lower), at(value_rewards, upper)), (low, high))
     values = torch.stack([torch.lerp(one, other, share) for one, other in pairs], dim=-1)
-    return NextValues(values, int((mixtures.status == int(BudgetStatus.INFEASIBLE)).sum()))
+    return NextValues(values, int((status == int(BudgetStatus.INFEASIBLE)).sum()))
+
+
+def _mixtures(costs: Tensor, rewards: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Lower and upper points `[n, 1]` and status: by numba on the CPU, by torch elsewhere."""
+    if costs.device.type != "cpu":
+        found = best_mixtures(costs, rewards, budgets)
+        return found.lower[:, None], found.upper[:, None], found.status
+    mixtures = best_mixtures(costs.numpy(), rewards.numpy(), budgets.numpy())
+    lower, upper, status = (
+        torch.from_numpy(c) for c in (mixtures.lower, mixtures.upper, mixtures.status)
+    )
+    return lower[:, None], upper[:, None], status

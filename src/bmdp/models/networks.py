@@ -72,7 +72,7 @@ class FrontierNet:
             does; "free": budgets have nothing to do with each other.
     """
 
-    hidden: tuple[int, ...] = (256, 128)
+    hidden: tuple[int, ...] = (256, 128, 64)
     structure: Literal["monotone", "free"] = "monotone"
 
     covers_grid: ClassVar[bool] = True
