@@ -9,6 +9,7 @@ from scipy.stats import ks_2samp
 
 from bmdp import EpisodeStreams, MissingDependency
 from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, LANE_RIGHT, SLOWER, TwoWay, compare
+from bmdp.envs.two_way.comparison import is_hit_dead_centre
 from bmdp.envs.two_way.physics import (
     CRASHED,
     HEADING,
@@ -243,3 +244,16 @@ def test_they_do_where_turned_cars_are_within_each_other():
     assert mine.crashed.mean() > 0.5
     for column in (X, Y, HEADING, SPEED, CRASHED):
         assert mine.cars[..., column] == pytest.approx(other.cars[..., column], abs=1e-6)
+
+
+def test_dead_centre_is_told_from_other_hits():
+    task = TwoWay(vehicles=3)
+    state = task.start(np.full((1, task.n_draws), 0.5))
+    state.cars[0, 1, X] = 33
+    assert not is_hit_dead_centre(state)  # in line and near, but nobody was hit
+    state.cars[0, :2, CRASHED] = 1
+    assert is_hit_dead_centre(state)
+    state.cars[0, 1, Y] += 0.01
+    assert not is_hit_dead_centre(state)
+    state.cars[0, 1, [X, Y]] = (60, 4)
+    assert not is_hit_dead_centre(state)
