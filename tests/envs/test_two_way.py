@@ -17,6 +17,7 @@ from bmdp.envs.two_way.physics import (
     OWN,
     PRESENT,
     SPEED,
+    TARGET_LANE,
     X,
 )
 
@@ -123,6 +124,15 @@ def test_reward_and_cost_of_each_action():
         assert (outcome.rewards[0], outcome.costs[0]) == pytest.approx((reward, cost))
         assert not outcome.ended[0]
         state = outcome.state
+
+
+def test_costs_are_of_the_lane_that_it_is_on_and_rewards_of_the_one_it_wants():
+    """They differ where a crash stops it on its way."""
+    task, state = TwoWay(), alone()
+    state.cars[0, 0, TARGET_LANE], state.cars[0, 0, CRASHED] = LEFT, 1
+    outcome = step(task, state, IDLE)
+    assert outcome.costs[0] == 1
+    assert outcome.rewards[0] == pytest.approx(1.0)
 
 
 def test_the_ego_car_reaches_the_speed_and_the_lane_it_is_told():
