@@ -120,6 +120,18 @@ def test_stage_by_stage_budgets_are_handed_on_through_a_chain(valuation, tmp_pat
     )
 
 
+def test_stages_are_in_one_unit_whatever_each_of_them_earns():
+    """Both steps pay, the second one fifty times as much as the first."""
+    arrays = chain().to_arrays()
+    arrays["reward"] = np.where(arrays["step"] == 0, 1.0, 50.0 * arrays["reward"])
+    batch = TransitionBatch.from_arrays(arrays)
+    learner = BFTQ(config(model=NETWORKS["frontier"], stagewise=True))
+    policy = learner.fit(batch, seed=0, device="cpu")
+    top = policy.stages[0].frontier(batch.state[batch.starts()[0]])
+    assert top.rewards[-1] == pytest.approx(51, rel=0.2)
+    assert top.costs[-1] == pytest.approx(1, abs=0.2)
+
+
 def test_stages_need_steps_and_both_halves_at_each():
     arrays = bandit().to_arrays()
     del arrays["step"]

@@ -12,7 +12,7 @@ last to the first, and models of its own for each: nothing has to settle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.config import BFTQConfig
-from bmdp.learn.fit import Fit, LearnedPolicy, Record
+from bmdp.learn.fit import Fit, LearnedPolicy, Record, reward_scale
 from bmdp.models.fitting import device_of
 from bmdp.policies.staged import StagedPolicy
 from bmdp.randomness import named_generator
@@ -100,6 +100,9 @@ class BFTQ:
         n_folds = 2 if self.config.valuation == "crossed" else 1
         folds = batch.folds(n_folds, named_generator(seed, "fit/folds"))
         n_stages = int(batch.step.max()) + 1
+        config = replace(
+            self.config, reward_scale=reward_scale(self.config, batch)
+        )  # of all stages
         stages: list[Fit] = []
         for number, step in enumerate(reversed(range(n_stages))):
             rows = np.flatnonzero(batch.step == step)
@@ -108,7 +111,7 @@ class BFTQ:
                     f"stagewise needs episodes of every half at every step; step {step} has "
                     f"{len(rows)} transitions."
                 )
-            fit = Fit(self.config, batch.take(rows), seed + step, device, folds[rows])
+            fit = Fit(config, batch.take(rows), seed + step, device, folds[rows])
             own = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith(f"{step}/")}
             if number < n_done:
                 fit.restore(own)

@@ -42,8 +42,7 @@ class Fit:
     ) -> None:
         """Makes models that know nothing; `folds` `[N]` are drawn, if not given."""
         self.config, self.batch, self.seed, self.device = config, batch, seed, device
-        largest = float(np.abs(batch.reward).max())
-        self.reward_scale = config.reward_scale or (largest if largest > 0 else 1.0)
+        self.reward_scale = reward_scale(config, batch)
         n_models = 2 if config.valuation == "crossed" else 1
         if folds is None:
             folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
@@ -182,3 +181,9 @@ class Fit:
         """Waits for the GPU, so that seconds are told apart."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def reward_scale(config: BFTQConfig, batch: TransitionBatch) -> float:
+    """What rewards are divided by: the setting, or the largest magnitude of the data."""
+    largest = float(np.abs(batch.reward).max())
+    return config.reward_scale or (largest if largest > 0 else 1.0)
