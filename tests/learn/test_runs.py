@@ -403,9 +403,11 @@ def test_any_policy_of_a_run_can_be_loaded_by_a_new_process(whole, tmp_path):
     learner = FTQConfig(gamma=1.0, model=FrontierNet((8,)), regression=Regression(steps=1))
     train(replace(SPEC, learner=learner), tmp_path / "priced", seed=0)
     code = "import sys, bmdp; print(*(type(bmdp.load_policy(f)).__name__ for f in sys.argv[1:]))"
-    folders = [whole, tmp_path / "crossed", tmp_path / "priced"]
+    train(with_learner(stagewise=True), tmp_path / "staged", seed=0)
+    folders = [whole, tmp_path / "crossed", tmp_path / "priced", tmp_path / "staged"]
     out = subprocess.run([sys.executable, "-c", code, *folders], check=True, capture_output=True)
-    assert out.stdout.split() == [b"HullPolicy", b"CrossedPolicy", b"PricedPolicy"]
+    kinds = out.stdout.decode().split()
+    assert kinds == ["HullPolicy", "CrossedPolicy", "PricedPolicy", "StagedPolicy"]
 
 
 # Learning from data

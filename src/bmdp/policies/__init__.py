@@ -1,20 +1,32 @@
-"""Budgeted policies: what they are, the greedy one, a random one, and combinations."""
+"""Budgeted policies: what they are, greedy ones, a random one, and combinations.
+
+All of them are imported here, so that `load_policy` knows them.
+"""
 
 from bmdp.policies.combined import EpisodeCoin, EpsilonGreedy
+from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.loading import load_policy
+from bmdp.policies.priced import PricedPolicy
 from bmdp.policies.protocol import BudgetedPolicy, Decision, OneStepPolicy, Policy, Tracker
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
+from bmdp.policies.staged import StagedPolicy
 
 __all__ = [
     "BudgetedPolicy",
+    "CrossedPolicy",
     "Decision",
     "EpisodeCoin",
     "EpsilonGreedy",
+    "GreedyRule",
     "HullPolicy",
+    "MeanQ",
     "OneStepPolicy",
     "Policy",
+    "PricedPolicy",
     "RandomBudgetedPolicy",
+    "StagedPolicy",
     "TabularQ",
     "Tracker",
     "load_policy",

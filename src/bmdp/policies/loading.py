@@ -6,12 +6,8 @@ import os
 from pathlib import Path
 
 from bmdp.errors import StoreError
-from bmdp.policies import crossed, priced  # so that what they define can be read
 from bmdp.policies.protocol import BudgetedPolicy, Policy
 from bmdp.policies.stored import from_stored, read_stored
-
-KINDS = (crossed.CrossedPolicy, crossed.MeanQ, priced.PricedPolicy)
-"""Policies and parts of them that nothing else imports."""
 
 
 def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
