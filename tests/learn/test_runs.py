@@ -486,7 +486,7 @@ def test_data_that_fit_have_no_notes(log):
         (
             {"budget": None, "next_budget": None},
             {"labels": "stored"},
-            "budget or next_budget must be given for learner.labels 'stored'",
+            "budget must be given for learner.labels 'stored'",
         ),
     ],
 )

@@ -103,7 +103,7 @@ def _play(policy: BudgetedPolicy, slots: Slots, part: Part, seed: int) -> Column
     tracker = policy.start(states, part.budgets, streams)
     going = np.ones(len(numbers), np.bool_)
     columns: dict[str, list[NDArray[Any]]] = {}
-    with one_thread():
+    with threads(1):
         limit = slots.facts.horizon or _MOST_STEPS
         for step in range(limit):
             held = tracker.budgets
@@ -137,11 +137,11 @@ def _play(policy: BudgetedPolicy, slots: Slots, part: Part, seed: int) -> Column
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Lets torch compute with one thread."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def threads(number: int) -> Iterator[None]:
+    """Lets torch compute with so many threads: sums are rounded as their parts are cut."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(n_threads)
+        torch.set_num_threads(before)

@@ -35,11 +35,13 @@ def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
             "episode must name at least two episodes for learner.valuation 'crossed', which gives "
             "each of two models half of them; got one. Use learner.valuation=self."
         )
-    if learner.labels == "stored" and batch.budget is None and batch.next_budget is None:
+    if learner.labels == "stored" and batch.budget is None:
         raise DataError(
-            "budget or next_budget must be given for learner.labels 'stored'; the log has neither. "
-            "Use learner.labels=uniform."
+            "budget must be given for learner.labels 'stored'; the log has none. Use "
+            "learner.labels=uniform."
         )
+    if learner.stagewise and batch.step is None:
+        raise DataError("step must be given for learner.stagewise; the log has none.")
 
 
 def _budget_notes(batch: TransitionBatch, learner: BFTQConfig) -> list[str]:

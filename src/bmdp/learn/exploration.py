@@ -152,12 +152,17 @@ def play_rounds(
                 TransitionBatch.concatenate(batches),
                 seed=round_seed(manner.seed, number),
                 device=manner.device,
-                on_record=lambda r, n=number: note({"kind": "iteration", "round": n, **r}),  # type: ignore[misc]
+                on_record=of_round(note, number),
                 keeper=place.keeper(number),
             )
             place.keep_policy(number, policy)
     assert policy is not None
     return TransitionBatch.concatenate(batches), policy
+
+
+def of_round(note: Callable[[Record], None], number: int) -> Callable[[Record], None]:
+    """Notes iterations as those of a round."""
+    return lambda record: note({"kind": "iteration", "round": number, **record})
 
 
 def learner_of(config: BFTQConfig | FTQConfig) -> BFTQ | FTQ:

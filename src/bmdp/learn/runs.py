@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ from bmdp.data import TransitionBatch, load_batches
 from bmdp.envs.slots import open_slots
 from bmdp.envs.tasks import require_count
 from bmdp.errors import ConfigError, StoreError
+from bmdp.learn.collect import threads
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.data_notes import data_notes
-from bmdp.learn.exploration import Manner, learner_of, play_rounds
+from bmdp.learn.exploration import Manner, learner_of, of_round, play_rounds
 from bmdp.learn.fit import LearnedPolicy, Record
 from bmdp.learn.run_folder import RunFolder, require_new
 from bmdp.learn.spec_files import DataSpec, from_json, to_json
@@ -166,7 +166,7 @@ def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> Le
             _data_of(run),
             seed=manner.seed,
             device=manner.device,
-            on_record=lambda record: note({"kind": "iteration", "round": 0, **record}),
+            on_record=of_round(note, 0),
             keeper=run.keeper(0),
         )
         run.keep_policy(0, policy)
@@ -245,14 +245,3 @@ def checked_device(name: str) -> str:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {name!r} is not here; 'auto' takes what there is.")
     return str(device)
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Lets torch compute with so many threads: sums are rounded as their parts are cut."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

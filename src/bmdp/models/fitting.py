@@ -32,7 +32,8 @@ def make_fitter(model: Any, problem: Problem, regression: Regression, device: An
     """
     if isinstance(model, EncoderNet | FrontierNet):
         return NetworkFitter(model, regression, problem, device)
-    return model.fitter(problem)  # type: ignore[no-any-return]
+    own: Fitter = model.fitter(problem)
+    return own
 
 
 def device_of(model: Any, name: str) -> torch.device:

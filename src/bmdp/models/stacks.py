@@ -6,6 +6,7 @@ own rows only. Importing this module imports torch.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -32,18 +33,18 @@ class LinearStack(nn.Module):
         return torch.baddbmm(self.bias, rows, self.weight)
 
 
-class QStack(nn.Module):
+class QStack(nn.Module, ABC):
     """`E` networks that estimate (Q_r, Q_c) of all actions at any state and next budget."""
 
     n_actions: int
 
+    @abstractmethod
     def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
         """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
         """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
-        raise NotImplementedError
 
 
 class EncoderStack(QStack):
