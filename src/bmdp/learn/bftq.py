@@ -13,29 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.config import BFTQConfig
-from bmdp.learn.fit import Fit, LearnedPolicy, Record, reward_scale
+from bmdp.learn.fit import Fit, Keeper, LearnedPolicy, Record, reward_scale, run_iterations
 from bmdp.models.fitting import device_of
 from bmdp.policies.staged import StagedPolicy
 from bmdp.randomness import named_generator
-
-
-class Keeper(Protocol):
-    """Keeps what a fit needs to go on after it was killed."""
-
-    def load(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """Number of iterations done (all of them, if it stopped early) and the arrays, if any."""
-
-    def save(self, n_done: int, arrays: dict[str, NDArray[Any]]) -> None:
-        """Keeps the arrays after an iteration."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +55,10 @@ class BFTQ:
             keeper: of what is needed to go on after a kill.
         """
         on = device_of(self.config.model, device)
-        kept = keeper.load() if keeper is not None else None
         if self.config.stagewise:
-            return self._stagewise(batch, seed, on, on_record, (keeper, kept))
+            return self._stagewise(batch, seed, on, on_record, keeper)
         fit = Fit(self.config, batch, seed, on)
-        n_done = 0
-        if kept is not None:
-            n_done = kept[0]
-            fit.restore(kept[1])
-        for iteration in range(n_done, self.config.iterations):
-            record = fit.iterate(iteration)
-            on_record(record)  # before it is kept: an iteration that is done has its record
-            if keeper is not None:
-                n_done = self.config.iterations if record["is_last"] else iteration + 1
-                keeper.save(n_done, fit.arrays())
-            if record["is_last"]:
-                break
+        run_iterations(fit, self.config.iterations, on_record, keeper)
         return fit.policy()
 
     def _stagewise(
@@ -91,17 +67,17 @@ class BFTQ:
         seed: int,
         device: torch.device,
         on_record: Callable[[Record], None],
-        kept: tuple[Keeper | None, tuple[int, dict[str, NDArray[Any]]] | None],
+        keeper: Keeper | None,
     ) -> StagedPolicy:
         """One regression for each step, from the last to the first."""
         if batch.step is None:
             raise DataError("stagewise needs a batch with steps; this one has none.")
-        keeper, (n_done, arrays) = kept[0], kept[1] or (0, {})
+        n_done, arrays = (keeper.load() if keeper is not None else None) or (0, {})
         n_folds = 2 if self.config.valuation == "crossed" else 1
         folds = batch.folds(n_folds, named_generator(seed, "fit/folds"))
         n_stages = int(batch.step.max()) + 1
         config = replace(
-            self.config, reward_scale=reward_scale(self.config, batch)
+            self.config, reward_scale=reward_scale(self.config, batch.reward)
         )  # of all stages
         stages: list[Fit] = []
         for number, step in enumerate(reversed(range(n_stages))):
@@ -114,11 +90,11 @@ class BFTQ:
             fit = Fit(config, batch.take(rows), seed + step, device, folds[rows])
             own = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith(f"{step}/")}
             if number < n_done:
-                fit.restore(own)
+                fit.models.restore(own)
             else:
                 record = fit.iterate(0, stages[-1].models if stages else None)
                 on_record({**record, "iteration": number, "step": step, "is_last": step == 0})
-                arrays = arrays | {f"{step}/{k}": v for k, v in fit.arrays().items()}
+                arrays = arrays | {f"{step}/{k}": v for k, v in fit.models.arrays().items()}
                 if keeper is not None:
                     keeper.save(number + 1, arrays)
             stages.append(fit)

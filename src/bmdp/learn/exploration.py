@@ -16,11 +16,11 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
-from bmdp.learn.bftq import BFTQ, Keeper
+from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.exploring import ExploringPolicy
-from bmdp.learn.fit import LearnedPolicy, Record
+from bmdp.learn.fit import Keeper, LearnedPolicy, Record
 from bmdp.learn.ftq import FTQ
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator

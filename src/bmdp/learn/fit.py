@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
-from bmdp.learn.config import BFTQConfig
+from bmdp.learn.config import BFTQConfig, FTQConfig
 from bmdp.learn.targets import NextValues, mixture_values
 from bmdp.models.fitting import make_fitter
 from bmdp.models.problem import Fitter, Problem
@@ -27,6 +28,43 @@ from bmdp.randomness import named_generator
 
 Record = dict[str, Any]
 LearnedPolicy = OneStepPolicy | StagedPolicy
+
+
+class Keeper(Protocol):
+    """Keeps what a fit needs to go on after it was killed."""
+
+    def load(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """Number of iterations done (all of them, if it stopped early) and the arrays, if any."""
+
+    def save(self, n_done: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Keeps the arrays after an iteration."""
+
+
+class Iterating(Protocol):
+    """What is learned by one iteration after the other."""
+
+    models: Fitter
+
+    def iterate(self, iteration: int) -> Record:
+        """Does one, and tells how it went; `is_last` if there is nothing more to do."""
+
+
+def run_iterations(
+    fit: Iterating, n_iterations: int, on_record: Callable[[Record], None], keeper: Keeper | None
+) -> None:
+    """Does all iterations but those that were done before a kill."""
+    n_done = 0
+    if keeper is not None and (kept := keeper.load()) is not None:
+        n_done, arrays = kept
+        fit.models.restore(arrays)
+    for iteration in range(n_done, n_iterations):
+        record = fit.iterate(iteration)
+        on_record(record)  # before it is kept: an iteration that is done has its record
+        if keeper is not None:
+            n_done = n_iterations if record["is_last"] else iteration + 1
+            keeper.save(n_done, fit.models.arrays())
+        if record["is_last"]:
+            break
 
 
 class Fit:
@@ -42,7 +80,7 @@ class Fit:
     ) -> None:
         """Makes models that know nothing; `folds` `[N]` are drawn, if not given."""
         self.config, self.batch, self.seed, self.device = config, batch, seed, device
-        self.reward_scale = reward_scale(config, batch)
+        self.reward_scale = reward_scale(config, batch.reward)
         n_models = 2 if config.valuation == "crossed" else 1
         if folds is None:
             folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
@@ -120,14 +158,6 @@ class Fit:
             return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
         return HullPolicy(MeanQ(results[0], results[1]), self.config.beta_grid, rule)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that is needed to go on."""
-        return self.models.arrays()
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Goes on from there."""
-        self.models.restore(arrays)
-
     def _labels(self, iteration: int) -> Tensor:
         """Budgets at which rows are fitted, `[N, L]`, or the grid `[B]`."""
         if self.config.model.covers_grid:
@@ -183,7 +213,7 @@ class Fit:
             torch.cuda.synchronize(self.device)
 
 
-def reward_scale(config: BFTQConfig, batch: TransitionBatch) -> float:
+def reward_scale(config: BFTQConfig | FTQConfig, rewards: FloatArray) -> float:
     """What rewards are divided by: the setting, or the largest magnitude of the data."""
-    largest = float(np.abs(batch.reward).max())
+    largest = float(np.abs(rewards).max())
     return config.reward_scale or (largest if largest > 0 else 1.0)

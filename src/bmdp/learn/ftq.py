@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from bmdp.data import TransitionBatch
-from bmdp.learn.bftq import Keeper
 from bmdp.learn.config import FTQConfig
-from bmdp.learn.fit import Record
+from bmdp.learn.fit import Keeper, Record, reward_scale, run_iterations
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.priced import PricedPolicy
@@ -51,49 +50,50 @@ class FTQ:
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
         """
-        config, on = self.config, device_of(self.config.model, device)
-        net = batch.reward - config.price * batch.cost
-        largest = float(np.abs(net).max())
-        scale = config.reward_scale or (largest if largest > 0 else 1.0)
-        grid = np.zeros(1)
+        fit = PricedFit(self.config, batch, seed, device_of(self.config.model, device))
+        run_iterations(fit, self.config.iterations, on_record, keeper)
+        return PricedPolicy(fit.models.result(0), self.config.price, *self.config.budget_range)
+
+
+class PricedFit:
+    """A model in training on one batch, and the values that it is fitted to."""
+
+    def __init__(
+        self, config: FTQConfig, batch: TransitionBatch, seed: int, device: torch.device
+    ) -> None:
+        """Makes a model that knows nothing."""
+        self.config, self.batch, self.device = config, batch, device
+        self.scale = reward_scale(config, batch.reward - config.price * batch.cost)
         problem = Problem(
             states=batch.state,
             actions=batch.action,
             members=np.ones((1, len(batch)), np.bool_),
             n_actions=batch.n_actions,
-            beta_grid=grid,
-            reward_scale=scale,
+            beta_grid=np.zeros(1),
+            reward_scale=self.scale,
             seed=seed,
         )
-        models = make_fitter(config.model, problem, config.regression, on)
-        first = 0
-        if keeper is not None and (kept := keeper.load()) is not None:
-            first, arrays = kept
-            models.restore(arrays)
-        budgets = torch.tensor(grid, dtype=torch.float32, device=on)
-        paid = np.stack((batch.reward / scale, batch.cost), axis=-1)
-        own = torch.tensor(paid, dtype=torch.float32, device=on)[:, None]
+        self.models = make_fitter(config.model, problem, config.regression, device)
+
+    def iterate(self, iteration: int) -> Record:
+        """Values the next states, and fits the model to that."""
+        begin = time.perf_counter()
+        config, batch = self.config, self.batch
+        budgets = torch.zeros(1, device=self.device)
+        paid = np.stack((batch.reward / self.scale, batch.cost), axis=-1)
+        targets = torch.tensor(paid, dtype=torch.float32, device=self.device)[:, None]
         going = np.flatnonzero(~batch.terminal)
-        places = torch.tensor(going, device=on)
-        for iteration in range(first, config.iterations):
-            begin = time.perf_counter()
-            targets = own.clone()
-            if iteration > 0 and len(going):
-                values = models.grid(batch.next_state[going])[0, ..., 0]  # [n, 2, A]
-                best = (values[:, 0] - config.price / scale * values[:, 1]).argmax(dim=1)
-                which = best[:, None, None].expand(-1, 2, 1)
-                targets[places] += config.gamma * values.gather(2, which)[:, None, :, 0]
-            delta = models.error(budgets, targets)
-            is_fitted = iteration > 0 and delta <= config.stop_delta
-            record: Record = {"iteration": iteration, "delta": delta}
-            if not is_fitted:
-                record |= models.fit(f"iteration-{iteration}", budgets, targets).as_dict()
-            record["seconds"] = time.perf_counter() - begin
-            record["is_last"] = is_fitted or iteration + 1 == config.iterations
-            on_record(record)  # before it is kept: an iteration that is done has its record
-            if keeper is not None:
-                n_done = config.iterations if is_fitted else iteration + 1
-                keeper.save(n_done, models.arrays())
-            if is_fitted:
-                break
-        return PricedPolicy(models.result(0), config.price, *config.budget_range)
+        if iteration > 0 and len(going):
+            values = self.models.grid(batch.next_state[going])[0, ..., 0]  # [n, 2, A]
+            best = (values[:, 0] - config.price / self.scale * values[:, 1]).argmax(dim=1)
+            which = best[:, None, None].expand(-1, 2, 1)
+            places = torch.tensor(going, device=self.device)
+            targets[places] += config.gamma * values.gather(2, which)[:, None, :, 0]
+        delta = self.models.error(budgets, targets)
+        is_fitted = iteration > 0 and delta <= config.stop_delta
+        record: Record = {"iteration": iteration, "delta": delta}
+        if not is_fitted:
+            record |= self.models.fit(f"iteration-{iteration}", budgets, targets).as_dict()
+        record["seconds"] = time.perf_counter() - begin
+        record["is_last"] = is_fitted or iteration + 1 == config.iterations
+        return record
