@@ -103,7 +103,7 @@ if __name__ == "__main__":
 
 def children(pid):
     listed = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True
     )
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]
 
