@@ -57,6 +57,7 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
 	$(BIN)/python benchmarks/envs.py --out benchmarks/results/envs.json
 	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json
+	$(BIN)/python benchmarks/workers.py --out benchmarks/results/workers.json
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) out build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

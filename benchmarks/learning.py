@@ -43,14 +43,19 @@ def best_of(work: Callable[[], Any], n: int = 3) -> float:
     return float(least)
 
 
-def fitter(network: EncoderNet | FrontierNet, n_budgets: int) -> NetworkFitter:
+def fitter(
+    network: EncoderNet | FrontierNet,
+    n_budgets: int,
+    state_size: int = STATE_SIZE,
+    n_actions: int = N_ACTIONS,
+) -> NetworkFitter:
     """An untrained network."""
-    states = np.random.default_rng(0).normal(size=(100, STATE_SIZE))
+    states = np.random.default_rng(0).normal(size=(100, state_size))
     problem = Problem(
         states=states,
         actions=np.zeros(100, np.int64),
         members=np.ones((1, 100), np.bool_),
-        n_actions=N_ACTIONS,
+        n_actions=n_actions,
         beta_grid=np.linspace(0, 1, n_budgets),
         reward_scale=1.0,
         seed=0,

@@ -13,7 +13,7 @@ SOURCE = Path(bmdp.__file__).parent
 
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
-    ("errors", "arrays", "randomness"),
+    ("errors", "arrays", "checks", "randomness"),
     ("frontier",),
     ("policies",),
     ("exact",),

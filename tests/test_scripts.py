@@ -123,6 +123,18 @@ def test_the_learning_benchmark_measures_targets_and_acting(tmp_path):
     assert found["act_milliseconds"] > 0
 
 
+def test_the_worker_benchmark_finds_equal_batches_and_measures_both_parts(tmp_path):
+    out = tmp_path / "workers.json"
+    script("benchmarks/workers.py").main(["--quick", "--out", str(out)])
+    found = json.loads(out.read_text())
+    (collected,) = found["collection"]
+    assert collected["workers"] == [1, 2]
+    assert [row["network"] for row in found["target_step"]] == ["EncoderNet", "FrontierNet"]
+    for row in (collected, *found["target_step"]):
+        assert row["speed_up"][0] == 1
+        assert all(seconds > 0 for seconds in row["seconds"])
+
+
 def test_the_noise_harness_ranks_the_rules(tmp_path, capsys):
     script("examples/noise_harness.py").main(["--quick", "--out", str(tmp_path / "noise.json")])
     assert json.loads((tmp_path / "noise.json").read_text())

@@ -60,7 +60,7 @@ def log(tmp_path_factory):
     return path
 
 
-FAST = OPTIONS[3:]  # of a learner
+FAST = OPTIONS[4:]  # of a learner
 
 
 # From an environment
@@ -101,7 +101,7 @@ def test_another_preset_can_be_named(tmp_path):
 def test_a_foreign_environment_has_plain_settings_and_its_own_discount(tmp_path, monkeypatch):
     spec = replace(find_spec("corridors"), id="Mine-v0")
     monkeypatch.setitem(gymnasium.registry, "Mine-v0", spec)
-    assert run("Mine-v0", *OPTIONS, "--out", tmp_path / "run").exit_code == 0
+    assert run("Mine-v0", *OPTIONS[:3], *FAST, "--out", tmp_path / "run").exit_code == 0
     found = spec_of(RunFolder(tmp_path / "run"))
     assert (found.env.id, found.env.settings, found.learner.gamma) == ("Mine-v0", {}, 1.0)
     assert found.learner.slope_cap == LEARNER.slope_cap

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bmdp
+from batches import Memory, bandit, chain
 from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, TransitionBatch
 from bmdp.models import EncoderNet, FrontierNet, Regression
 from bmdp.policies.crossed import CrossedPolicy
@@ -11,56 +12,6 @@ from bmdp.policies.hull import HullPolicy
 
 SMALL = Regression(steps=150, learning_rate=0.01)
 NETWORKS = {"encoder": EncoderNet((32, 16), (4,)), "frontier": FrontierNet((32,), "monotone")}
-
-
-def bandit(n=400, seed=0):
-    """One step: action 0 earns 0 for nothing, action 1 earns 1 for cost 1."""
-    rng = np.random.default_rng(seed)
-    state, action = rng.normal(size=(n, 2)), rng.integers(2, size=n)
-    paid = action.astype(float)
-    return TransitionBatch(
-        state=state,
-        action=action,
-        reward=paid,
-        cost=paid,
-        next_state=state,
-        terminal=np.ones(n, bool),
-        episode=np.arange(n),
-        step=np.zeros(n, int),
-        budget=rng.random(n),
-    )
-
-
-def chain(n=600, seed=0):
-    """Two steps: the first leads on and pays nothing, the second is the bandit."""
-    rng = np.random.default_rng(seed)
-    first = np.column_stack([np.zeros(n), rng.normal(size=n)])
-    second = np.column_stack([np.ones(n), rng.normal(size=n)])
-    last = bandit(n, seed)
-    start = TransitionBatch(
-        state=first,
-        action=rng.integers(2, size=n),
-        reward=np.zeros(n),
-        cost=np.zeros(n),
-        next_state=second,
-        terminal=np.zeros(n, bool),
-        episode=np.arange(n),
-        step=np.zeros(n, int),
-        budget=rng.random(n),
-    )
-    end = TransitionBatch(
-        state=second,
-        action=last.action,
-        reward=last.reward,
-        cost=last.cost,
-        next_state=second,
-        terminal=last.terminal,
-        episode=np.arange(n),
-        step=np.ones(n, int),
-        budget=rng.random(n),
-    )
-    arrays = {k: np.concatenate([v, end.to_arrays()[k]]) for k, v in start.to_arrays().items()}
-    return TransitionBatch.from_arrays(arrays)
 
 
 def config(**changes):
@@ -98,51 +49,6 @@ def test_budgets_are_handed_on_through_a_chain(model):
     assert second.action.mean() == pytest.approx(0.4, abs=0.15)
 
 
-@pytest.mark.parametrize("valuation", ["self", "crossed"])
-def test_stage_by_stage_budgets_are_handed_on_through_a_chain(valuation, tmp_path):
-    batch, records = chain(), []
-    learner = BFTQ(config(model=NETWORKS["frontier"], valuation=valuation, stagewise=True))
-    policy = learner.fit(batch, seed=0, device="cpu", on_record=records.append)
-    assert [r["step"] for r in records] == [1, 0]
-    starts, seconds = batch.state[batch.starts()], batch.next_state[batch.starts()]
-    policy.save(tmp_path / "p")
-    for played in (policy, bmdp.load_policy(tmp_path / "p")):
-        tracker = played.start(starts, 0.4, np.random.default_rng(0))
-        tracker.decide(starts)
-        tracker.observe(np.zeros(len(starts)), seconds, np.zeros(len(starts), bool))
-        assert tracker.decide(seconds).action.mean() == pytest.approx(0.4, abs=0.15)
-    memory = Memory(kill_at=1)
-    with pytest.raises(KeyboardInterrupt):
-        learner.fit(batch, seed=0, device="cpu", keeper=memory)
-    again = learner.fit(batch, seed=0, device="cpu", keeper=memory)
-    assert again.stages[0].frontier(starts[0]).rewards.tolist() == pytest.approx(
-        policy.stages[0].frontier(starts[0]).rewards.tolist(), abs=0
-    )
-
-
-def test_stages_are_in_one_unit_whatever_each_of_them_earns():
-    """Both steps pay, the second one fifty times as much as the first."""
-    arrays = chain().to_arrays()
-    arrays["reward"] = np.where(arrays["step"] == 0, 1.0, 50.0 * arrays["reward"])
-    batch = TransitionBatch.from_arrays(arrays)
-    learner = BFTQ(config(model=NETWORKS["frontier"], stagewise=True))
-    policy = learner.fit(batch, seed=0, device="cpu")
-    top = policy.stages[0].frontier(batch.state[batch.starts()[0]])
-    assert top.rewards[-1] == pytest.approx(51, rel=0.2)
-    assert top.costs[-1] == pytest.approx(1, abs=0.2)
-
-
-def test_stages_need_steps_and_both_halves_at_each():
-    arrays = bandit().to_arrays()
-    del arrays["step"]
-    with pytest.raises(bmdp.DataError, match="stagewise needs a batch with steps"):
-        BFTQ(config(stagewise=True)).fit(TransitionBatch.from_arrays(arrays), seed=0, device="cpu")
-    few = bandit(4).take([0, 1, 2, 3]).to_arrays()
-    few["step"] = np.array([0, 0, 0, 1])
-    with pytest.raises(bmdp.DataError, match="step 1 has 1 transitions"):
-        BFTQ(config(stagewise=True)).fit(TransitionBatch.from_arrays(few), seed=0, device="cpu")
-
-
 def test_fits_are_repeatable_and_seeds_matter():
     fits = [
         BFTQ(config(model=NETWORKS["encoder"])).fit(bandit(), seed=seed, device="cpu")
@@ -152,21 +58,6 @@ def test_fits_are_repeatable_and_seeds_matter():
     values = [policy.q_function(states)[0] for policy in fits]
     assert (values[0] == values[1]).all()
     assert (values[0] != values[2]).any()
-
-
-class Memory:
-    """Keeps what a fit needs in memory, and kills the fit at an iteration."""
-
-    def __init__(self, kill_at):
-        self.kept, self.kill_at = None, kill_at
-
-    def load(self):
-        return self.kept
-
-    def save(self, n_done, arrays):
-        self.kept = (n_done, {name: array.copy() for name, array in arrays.items()})
-        if n_done == self.kill_at:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("start", ["warm", "restart"])

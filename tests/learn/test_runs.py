@@ -90,7 +90,7 @@ def test_the_folder_is_as_the_design_has_it(whole):
     assert sorted(os.listdir(whole)) == [
         *("done", "lock", "policy", "records.jsonl", "round-000", "round-001", "spec.json")
     ]
-    assert sorted(os.listdir(whole / "round-001")) == ["batch.npz", "fit.safetensors", "policy"]
+    assert sorted(os.listdir(whole / "round-001")) == ["batch.npz", "policy"]
     assert content(whole / "policy") == content(whole / "round-001" / "policy")
     batches = [TransitionBatch.from_npz(path) for path in sorted(whole.glob("*/batch.npz"))]
     assert [np.unique(batch.episode).tolist() for batch in batches] == [
@@ -403,7 +403,7 @@ def test_any_policy_of_a_run_can_be_loaded_by_a_new_process(whole, tmp_path):
     learner = FTQConfig(gamma=1.0, model=FrontierNet((8,)), regression=Regression(steps=1))
     train(replace(SPEC, learner=learner), tmp_path / "priced", seed=0)
     code = "import sys, bmdp; print(*(type(bmdp.load_policy(f)).__name__ for f in sys.argv[1:]))"
-    train(with_learner(stagewise=True), tmp_path / "staged", seed=0)
+    train(with_learner(stages="own"), tmp_path / "staged", seed=0)
     folders = [whole, tmp_path / "crossed", tmp_path / "priced", tmp_path / "staged"]
     out = subprocess.run([sys.executable, "-c", code, *folders], check=True, capture_output=True)
     kinds = out.stdout.decode().split()

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import bmdp
-from bmdp import DataError, FiniteBMDP
-from bmdp.data import TransitionBatch
+from batches import exhaustive_batch, fraction_model
+from bmdp import DataError
 from bmdp.exact import budgeted_value_iteration, textbook
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.config import BFTQConfig
-from bmdp.models import LinearModel, TableModel, TableQ, TreesModel
+from bmdp.models import KernelModel, LinearModel, TableModel, TableQ, TreesModel
 from bmdp.models.problem import Problem
 from bmdp.policies import HullPolicy
 
@@ -23,6 +23,8 @@ PLAIN = [
     LinearModel(),
     LinearModel("quadratic", 3, 0.0),
     TreesModel(n_trees=4, min_leaf=2),
+    KernelModel(ridges=(1e-3, 1e-2)),
+    KernelModel(2, (0.5, 2.0), (1e-3, 1.0)),
 ]
 each_model = pytest.mark.parametrize("model", PLAIN, ids=lambda m: type(m).__name__)
 
@@ -48,41 +50,6 @@ def trained(model, problem):
     fitter = model.fitter(problem)
     fitter.fit("iteration-0", *targets_for(problem, model))
     return fitter
-
-
-def exhaustive_batch(model, *, parts, n_copies):
-    """Every (s, a, s') as often as is its probability, in parts; each copy is an episode."""
-    chances = model.transition.toarray().reshape(*model.shape, model.n_states)
-    state, action, following = np.nonzero(chances)
-    counts = chances[state, action, following] * parts
-    assert (counts == counts.round()).all()
-    rows = np.tile(np.repeat(np.arange(len(counts)), counts.astype(int)), n_copies)
-    state, action, following = state[rows], action[rows], following[rows]
-    return TransitionBatch(
-        state=state.astype(float),
-        action=action,
-        reward=model.reward[state, action],
-        cost=model.cost[state, action],
-        next_state=following.astype(float),
-        terminal=model.terminal[following],
-        episode=np.repeat(np.arange(n_copies), len(rows) // n_copies),
-        n_actions=model.n_actions,
-    )
-
-
-def fraction_model(seed, gamma):
-    """Four states, of which the last is the end, three actions, and probabilities in quarters."""
-    rng = np.random.default_rng(seed)
-    transition = np.zeros((4, 3, 4))
-    for state, action in np.ndindex(4, 3):
-        np.add.at(transition[state, action], rng.integers(4, size=4), 0.25)
-    return FiniteBMDP(
-        transition=transition,
-        reward=rng.integers(-2, 9, (4, 3)) / 8,
-        cost=rng.integers(5, size=(4, 3)) / 8,
-        gamma=gamma,
-        terminal=np.arange(4) == 3,
-    )
 
 
 def check_against_exact(model, iterations, top, valuation="crossed"):

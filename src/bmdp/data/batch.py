@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
+from bmdp.checks import require_count
 from bmdp.data import episodes
 from bmdp.data.checks import FIELDS, REQUIRED, action_count, checked_columns, positions
 from bmdp.data.columns import Columns, Discretise, Table, fields_of
@@ -28,7 +29,6 @@ from bmdp.data.npz import npz_table, write_npz
 from bmdp.data.parquet import parquet_table, write_parquet
 from bmdp.data.stores import AnyPath
 from bmdp.data.summary import BatchSummary, summarised
-from bmdp.envs.tasks import require_count
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)

@@ -23,6 +23,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from bmdp.checks import require_count
 from bmdp.errors import ConfigError, DataError, EnvError
 
 CostOf = Callable[[Any, Any, Any, dict[str, Any]], float]
@@ -146,8 +147,7 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         _require_discrete(env.action_space)
         for name, index in (("reward_index", reward_index), ("cost_index", cost_index)):
-            if not isinstance(index, int | np.integer) or index < 0:
-                raise ConfigError(f"{name} must be a whole number from 0 on; got {index!r}.")
+            require_count(name, index, 0)
         if reward_index == cost_index:
             raise ConfigError(
                 f"reward_index and cost_index must differ; got {cost_index} for both."

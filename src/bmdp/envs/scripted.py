@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray, IntArray
+from bmdp.checks import require_choice
 from bmdp.envs.corridors import DOWN, LEFT, RIGHT
 from bmdp.envs.slot_filling import SUMMARISE
 from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
 from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
-from bmdp.errors import ConfigError, DataError
+from bmdp.errors import DataError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
 from bmdp.policies.stored import storable
@@ -41,8 +42,7 @@ class ScriptedPolicy(OneStepPolicy):
 
     def __post_init__(self) -> None:
         """Checks the name."""
-        if self.rule not in RULES:
-            raise ConfigError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
+        require_choice("rule", self.rule, RULES)
 
     @property
     def budget_range(self) -> tuple[float, float]:

@@ -18,7 +18,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.errors import ConfigError
 from bmdp.frontier import Frontier
 
 State = Any
@@ -100,11 +99,3 @@ def with_rows(state: T, rows: NDArray[Any], others: T) -> T:
         copy[rows] = new
         columns.append(copy)
     return type(state)(*columns)
-
-
-def require_count(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Raises ConfigError if a setting is not a whole number of a range."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
-        rule = f"from {least} on" if most is None else f"from {least} to {most}"
-        raise ConfigError(f"{name} must be a whole number {rule}; got {value!r}.")

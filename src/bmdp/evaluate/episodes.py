@@ -23,8 +23,9 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite
+from bmdp.checks import require_count
 from bmdp.envs.slots import open_slots
-from bmdp.errors import BudgetError, ConfigError, DataError, EnvError, PolicyError
+from bmdp.errors import BudgetError, DataError, EnvError, PolicyError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.protocol import BudgetedPolicy, Decisions, Tracker, admitted_budgets
 from bmdp.randomness import EpisodeStreams, stream_key
@@ -72,7 +73,7 @@ class Setting:
     def __post_init__(self) -> None:
         """Checks the numbers."""
         stream_key(self.seed, "")
-        require_count("max_steps", self.max_steps)
+        require_count("max_steps", self.max_steps, 1)
 
 
 class Player:
@@ -210,17 +211,6 @@ def checked_budgets(name: str, budgets: ArrayLike, policy: BudgetedPolicy) -> Fl
         )
     require_finite(name, asked, error=BudgetError)
     return admitted_budgets(asked, len(asked), policy.budget_range)
-
-
-def require_count(name: str, value: Any, *, least: int = 1, most: int = N_SEEDS) -> None:
-    """Checks a whole number.
-
-    Raises:
-        ConfigError: naming its range.
-    """
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        raise ConfigError(f"{name} must be a whole number from {least} on; got {value!r}.")
 
 
 def _nothing_yet(n: int) -> Returns:

@@ -9,13 +9,9 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray, read_only
+from bmdp.checks import require_count
 from bmdp.envs.slots import find_spec
-from bmdp.evaluate.episodes import (
-    Job,
-    Setting,
-    checked_budgets,
-    require_count,
-)
+from bmdp.evaluate.episodes import Job, Setting, checked_budgets
 from bmdp.evaluate.statistics import mean_interval, share_interval
 from bmdp.evaluate.workers import Progress, play_plans
 from bmdp.policies.protocol import BudgetedPolicy
@@ -102,9 +98,9 @@ def evaluate_move(  # noqa: PLR0913
     setting = Setting(find_spec(env), seed, max_steps)
     first = float(checked_budgets("first_budget", [first_budget], policy)[0])
     asked = checked_budgets("new_budgets", new_budgets, policy)
-    require_count("n_episodes", n_episodes)
-    require_count("workers", workers)
-    require_count("at_step", at_step, least=0)
+    require_count("n_episodes", n_episodes, 1)
+    require_count("workers", workers, 1)
+    require_count("at_step", at_step, 0)
     name = f"evaluate-move/{at_step}"
     plans = [Job(0, n_episodes, first, name, at_step, float(budget)) for budget in asked]
     played, _ = play_plans(policy, setting, plans, workers=workers, progress=progress)

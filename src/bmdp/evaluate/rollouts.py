@@ -10,13 +10,9 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import FloatArray, read_only, require_shape
+from bmdp.checks import require_count
 from bmdp.envs.slots import find_spec
-from bmdp.evaluate.episodes import (
-    Job,
-    Setting,
-    checked_budgets,
-    require_count,
-)
+from bmdp.evaluate.episodes import Job, Setting, checked_budgets
 from bmdp.evaluate.statistics import (
     mean_interval,
     quantiles,
@@ -126,8 +122,8 @@ def evaluate(  # noqa: PLR0913
     """
     setting = Setting(find_spec(env), seed, max_steps)
     asked = checked_budgets("budgets", budgets, policy)
-    require_count("n_episodes", n_episodes)
-    require_count("workers", workers)
+    require_count("n_episodes", n_episodes, 1)
+    require_count("workers", workers, 1)
     simultaneous_confidence(confidence, 1)
     plans = [Job(0, n_episodes, float(b), f"evaluate/{i}") for i, b in enumerate(asked)]
     played, facts = play_plans(policy, setting, plans, workers=workers, progress=progress)

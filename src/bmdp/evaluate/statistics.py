@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri, rel_entr, stdtrit
 
 from bmdp.arrays import FloatArray, real_array
+from bmdp.checks import require_choice
 from bmdp.errors import ConfigError, DataError
 
 Law: TypeAlias = Literal["student", "normal"]
@@ -256,8 +257,7 @@ def _samples(samples: ArrayLike) -> FloatArray:
 
 def _quantile(n_samples: int, confidence: float, law: Law = "student") -> float:
     """How many standard errors a two-sided interval reaches to either side."""
-    if law not in LAWS:
-        raise ConfigError(f"law must be one of {LAWS}; got {law!r}.")
+    require_choice("law", law, LAWS)
     if law == "normal":
         return float(ndtri((1 + confidence) / 2))
     return float(stdtrit(max(n_samples - 1, 1), (1 + confidence) / 2))

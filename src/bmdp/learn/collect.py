@@ -19,9 +19,9 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
+from bmdp.checks import require_count
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import Slots, open_slots
-from bmdp.envs.tasks import require_count
 from bmdp.policies.protocol import BudgetedPolicy
 from bmdp.policies.travel import play_elsewhere, require_portable
 from bmdp.randomness import EpisodeStreams, stream_key

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
+from bmdp.checks import require_choice
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError
 from bmdp.models import EncoderNet, FrontierNet, Model, Regression
@@ -36,8 +37,11 @@ class BFTQConfig:
             rewards; about three times the slope from the cheapest to the best-paid vertex is right;
             0 for no cap.
         cost_floor: least Q_c that is believed.
-        stagewise: one regression for each step of an episode, from the last to the first, in place
-            of iterations.
+        stages: "none": one model for all steps of an episode, by iterations. "own": for each step a
+            model of its own, fitted to the transitions of that step, from the last to the first.
+            "shared": for each step a model of its own, fitted to all transitions, as what they lead
+            to does not depend on the step; those of the last step are apart. The policy counts
+            steps itself: numbers of the state that the step determines are not looked at.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
         n_labels: number of labels of a row; models that cover the grid take all of it.
@@ -57,7 +61,7 @@ class BFTQConfig:
     acting: Literal["average", "crossed"] = "average"
     slope_cap: float = 4.0
     cost_floor: float = 0.0
-    stagewise: bool = False
+    stages: Literal["none", "own", "shared"] = "none"
     labels: Literal["uniform", "stored"] = "uniform"
     n_labels: int = 1
     reward_scale: float | None = None
@@ -85,6 +89,7 @@ class BFTQConfig:
             ("valuation", ("crossed", "self")),
             ("acting", ("average", "crossed")),
             ("labels", ("uniform", "stored")),
+            ("stages", ("none", "own", "shared")),
         ):
             require_choice(name, getattr(self, name), choices)
 
@@ -183,9 +188,3 @@ class TrainingSpec:
     env: EnvConfig
     learner: BFTQConfig | FTQConfig
     exploration: Exploration
-
-
-def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raises ConfigError if a setting is none of the choices."""
-    if value not in choices:
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")

@@ -40,8 +40,8 @@ def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
             "budget must be given for learner.labels 'stored'; the log has none. Use "
             "learner.labels=uniform."
         )
-    if learner.stagewise and batch.step is None:
-        raise DataError("step must be given for learner.stagewise; the log has none.")
+    if learner.stages != "none" and batch.step is None:
+        raise DataError("step must be given for learner.stages; the log has none.")
 
 
 def _budget_notes(batch: TransitionBatch, learner: BFTQConfig) -> list[str]:

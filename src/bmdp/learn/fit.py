@@ -21,9 +21,9 @@ from bmdp.models.fitting import make_fitter
 from bmdp.models.problem import Fitter, Problem
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
-from bmdp.policies.hull import HullPolicy
+from bmdp.policies.hull import HullPolicy, QFunction
 from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.staged import StagedPolicy
+from bmdp.policies.staged import NarrowQ, StagedPolicy
 from bmdp.randomness import named_generator
 
 Record = dict[str, Any]
@@ -76,17 +76,29 @@ class Fit:
         batch: TransitionBatch,
         seed: int,
         device: torch.device,
+        *,
         folds: IntArray | None = None,
+        columns: IntArray | None = None,
     ) -> None:
-        """Makes models that know nothing; `folds` `[N]` are drawn, if not given."""
+        """Makes models that know nothing.
+
+        Args:
+            config: settings.
+            batch: transitions.
+            seed: of all that is random.
+            device: of the models.
+            folds: `[N]`, of the rows; drawn, if not given.
+            columns: of states, that the models see; all, if not given.
+        """
         self.config, self.batch, self.seed, self.device = config, batch, seed, device
+        self.columns = columns
         self.reward_scale = reward_scale(config, batch.reward)
         n_models = 2 if config.valuation == "crossed" else 1
         if folds is None:
             folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
         self.members = folds == np.arange(n_models)[:, None]  # [E, N]
         problem = Problem(
-            states=batch.state,
+            states=self._seen(batch.state),
             actions=batch.action,
             members=self.members,
             n_actions=batch.n_actions,
@@ -98,7 +110,7 @@ class Fit:
         self.rule = GreedyRule(config.cost_floor, config.slope_cap)
         self.grid = torch.tensor(config.beta_grid, dtype=torch.float32, device=device)
         starts = batch.starts()
-        self.starts = batch.state[starts if len(starts) else slice(None)][:1000]
+        self.starts = self._seen(batch.state[starts if len(starts) else slice(None)][:1000])
 
     def iterate(self, iteration: int, source: Fitter | None = None) -> Record:
         """Values the next states, by these models or by others, and fits the models to that."""
@@ -112,13 +124,13 @@ class Fit:
             device=self.device,
         )
         targets = own[:, None].expand(-1, budgets.shape[-1], -1).clone()
-        if iteration > 0 or source is not None:
+        if source is not None or iteration > 0:
             rows = np.flatnonzero(~self.batch.terminal)
             discount = targets.new_tensor([self.config.gamma, self.config.discount_of_costs])
             for first in range(0, len(rows), self.config.chunk):
                 part = rows[first : first + self.config.chunk]
                 at = time.perf_counter()
-                values = (source or self.models).grid(self.batch.next_state[part])
+                values = (source or self.models).grid(self._seen(self.batch.next_state[part]))
                 self._wait()
                 forward += time.perf_counter() - at
                 at = time.perf_counter()
@@ -129,7 +141,7 @@ class Fit:
                 self._wait()
                 frontier += time.perf_counter() - at
         delta = self.models.error(budgets, targets)
-        is_fitted = iteration > 0 and delta <= self.config.stop_delta
+        is_fitted = source is None and iteration > 0 and delta <= self.config.stop_delta
         record: Record = {
             "iteration": iteration,
             "delta": delta,
@@ -151,12 +163,21 @@ class Fit:
     def policy(self) -> OneStepPolicy:
         """What the models have learned."""
         rule = replace(self.rule, slope_cap=self.rule.slope_cap * self.reward_scale)
-        results = [self.models.result(e) for e in range(len(self.members))]
+        results = [self._result(e) for e in range(len(self.members))]
         if len(results) == 1:
             return HullPolicy(results[0], self.config.beta_grid, rule)
         if self.config.acting == "crossed":
             return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
         return HullPolicy(MeanQ(results[0], results[1]), self.config.beta_grid, rule)
+
+    def _result(self, model: int) -> QFunction:
+        """A trained model, as a function of all that is seen."""
+        found = self.models.result(model)
+        return found if self.columns is None else NarrowQ(found, self.columns)
+
+    def _seen(self, states: NDArray[Any]) -> NDArray[Any]:
+        """What the models see of states."""
+        return states if self.columns is None else states[:, self.columns]
 
     def _labels(self, iteration: int) -> Tensor:
         """Budgets at which rows are fitted, `[N, L]`, or the grid `[B]`."""

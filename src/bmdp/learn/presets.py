@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from bmdp.errors import ConfigError
 from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
-from bmdp.models import EncoderNet, FrontierNet, Regression
+from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression
 
 
 def preset(name: str) -> TrainingSpec:
@@ -26,8 +26,8 @@ def preset(name: str) -> TrainingSpec:
     Raises:
         ConfigError: if there is none of that name, with the nearest one.
 
-    >>> preset("corridors").learner.valuation
-    'crossed'
+    >>> preset("corridors").learner.stages
+    'shared'
     """
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1)
@@ -100,13 +100,8 @@ def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> 
 
 def _corridors() -> TrainingSpec:
     return TrainingSpec(
-        EnvConfig("corridors", {"observe_time": True}),
-        BFTQConfig(
-            gamma=1.0,
-            regression=Regression(steps=600, weight_decay=1e-5),
-            iterations=10,
-            slope_cap=4.0,
-        ),
+        EnvConfig("corridors"),
+        BFTQConfig(gamma=1.0, model=KernelModel(), stages="shared", valuation="self"),
         Exploration(10, 500, decay=1e-3, floor=0.15, hold=3),
     )
 
@@ -114,19 +109,7 @@ def _corridors() -> TrainingSpec:
 def _slot_filling() -> TrainingSpec:
     return TrainingSpec(
         EnvConfig("slot-filling", {"features": "belief"}),
-        BFTQConfig(
-            gamma=1.0,
-            model=EncoderNet((64, 64), (8,)),
-            regression=Regression(
-                steps=400,
-                learning_rate=2e-3,
-                weight_decay=5e-4,
-                start="restart",
-                keep_moments=False,
-            ),
-            iterations=11,
-            slope_cap=10.0,
-        ),
+        BFTQConfig(gamma=1.0, model=KernelModel(), stages="shared", slope_cap=10.0),
         Exploration(10, 500, decay=1e-3, floor=0.15),
     )
 

@@ -5,7 +5,7 @@
       records.jsonl        how each collection and iteration went, a line each
       round-000/
         batch.npz          the episodes of this round alone
-        fit.safetensors    the learner after its last iteration, with the number of iterations
+        fit.safetensors    the learner after its last iteration, until there is a policy
         policy/            the policy of this round, once it is learned
       policy/              that of the last round
       done                 an empty mark
@@ -131,8 +131,9 @@ class RunFolder:
         return _loaded(path) if path.exists() else None
 
     def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
-        """Keeps the policy of a round."""
+        """Keeps the policy of a round, and no longer what its learner needed to go on."""
         save_policy(policy, self._round(number) / POLICY)
+        (self._round(number) / _FIT).unlink(missing_ok=True)
 
     def keeper(self, number: int) -> FitKeeper:
         """Of what the learner of a round needs to go on."""
@@ -162,6 +163,8 @@ class RunFolder:
         for place in (self.path, *self.path.glob("round-*")):
             for left in place.glob(".*.new*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
+            if (place / POLICY).exists():
+                (place / _FIT).unlink(missing_ok=True)
         kept = []
         for record in self.records():
             if not self._is_kept(record):

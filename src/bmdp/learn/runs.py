@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 import bmdp
+from bmdp.checks import require_count
 from bmdp.data import TransitionBatch, load_batches
 from bmdp.envs.slots import open_slots
-from bmdp.envs.tasks import require_count
 from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import threads
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec

@@ -24,6 +24,7 @@ from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, Tra
 from bmdp.models import (
     EncoderNet,
     FrontierNet,
+    KernelModel,
     LinearModel,
     Model,
     Regression,
@@ -31,7 +32,7 @@ from bmdp.models import (
     TreesModel,
 )
 
-_MODELS = (EncoderNet, FrontierNet, LinearModel, TableModel, TreesModel)
+_MODELS = (EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel, TreesModel)
 _LEARNERS = (BFTQConfig, FTQConfig)
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (*_MODELS, *_LEARNERS)}
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}
@@ -58,7 +59,7 @@ def to_json(spec: TrainingSpec | DataSpec) -> dict[str, Any]:
 
     >>> from bmdp.learn.presets import preset
     >>> to_json(preset("corridors"))["learner"]["model"]["kind"]
-    'EncoderNet'
+    'KernelModel'
     """
     plain: dict[str, Any] = _plain(spec, "")
     return plain

@@ -1,5 +1,6 @@
 """Models of (Q_r, Q_c): networks, and whatever else can be fitted to targets."""
 
+from bmdp.models.kernel import KernelModel, KernelQ
 from bmdp.models.linear import LinearModel, LinearQ
 from bmdp.models.networks import EncoderNet, FrontierNet, NetworkQ
 from bmdp.models.problem import Model
@@ -10,6 +11,8 @@ from bmdp.models.trees import TreesModel, TreesQ
 __all__ = [
     "EncoderNet",
     "FrontierNet",
+    "KernelModel",
+    "KernelQ",
     "LinearModel",
     "LinearQ",
     "Model",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bmdp.checks import require_choice
 from bmdp.errors import ConfigError
 
 
@@ -64,7 +65,4 @@ class Regression:
             ("schedule", ("constant", "cosine")),
             ("start", ("warm", "restart")),
         ):
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}."
-                )
+            require_choice(name, getattr(self, name), choices)

@@ -1,12 +1,16 @@
-"""A policy for each step of an episode."""
+"""A policy for each step of an episode, which need not look at a clock."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError
+from bmdp.policies.hull import QFunction
 from bmdp.policies.protocol import (
     OneStepPolicy,
     Policy,
@@ -16,6 +20,21 @@ from bmdp.policies.protocol import (
     state_rows,
 )
 from bmdp.policies.stored import storable
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class NarrowQ:
+    """A Q-function of some numbers of a state."""
+
+    q_function: QFunction
+    columns: IntArray  # [J], which ones
+
+    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""
+        rows = np.asarray(states)
+        flat = rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+        return self.q_function(flat[:, self.columns])
 
 
 @storable

@@ -37,8 +37,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
+from bmdp.checks import require_count
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
-from bmdp.envs.tasks import Outcome, require_count
+from bmdp.envs.tasks import Outcome
 from bmdp.errors import ConfigError
 
 ACTIONS = ("stop", "down", "right", "left", "up")

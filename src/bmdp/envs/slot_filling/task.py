@@ -34,8 +34,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.checks import require_choice, require_count
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
-from bmdp.envs.tasks import Outcome, Task, require_count
+from bmdp.envs.tasks import Outcome, Task
 from bmdp.errors import ConfigError
 
 SUMMARISE = 0
@@ -117,8 +118,7 @@ class SlotFilling:
             raise ConfigError("mean_wrong and mean_right must be finite.")
         if not 0 < self.std < np.inf:
             raise ConfigError(f"std must be above 0; got {self.std}.")
-        if self.features not in FEATURES:
-            raise ConfigError(f"features must be one of {FEATURES}; got {self.features!r}.")
+        require_choice("features", self.features, FEATURES)
 
     @property
     def action_names(self) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bmdp.arrays import FloatArray, IntArray
-from bmdp.envs.tasks import require_count, rows_of
+from bmdp.checks import require_count
+from bmdp.envs.tasks import rows_of
 from bmdp.envs.two_way.physics import (
     FASTER,
     IDLE,

@@ -20,36 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.checks import require_choice, require_count
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
-from bmdp.envs.tasks import Outcome, require_count
+from bmdp.envs.tasks import Outcome
 from bmdp.envs.two_way import observations, physics
 from bmdp.envs.two_way.highway import HighwayRoads
-from bmdp.envs.two_way.physics import (
-    EXPONENT,
-    HEADING,
-    LANE,
-    LEFT,
-    ONCOMING,
-    OWN,
-    PRESENT,
-    PUSH_X,
-    PUSH_Y,
-    SPEED,
-    TARGET_LANE,
-    TARGET_SPEED,
-    RoadState,
-    X,
-    Y,
-)
+from bmdp.envs.two_way.physics import OWN, RoadState
 from bmdp.envs.two_way.pictures import picture, svg
+from bmdp.envs.two_way.starts import drawn_cars, road_state
 from bmdp.errors import ConfigError
 
 ACTIONS = ("left", "idle", "right", "faster", "slower")
@@ -59,11 +44,6 @@ MOST_VEHICLES = 12
 Observation = Literal["kinematics", "time-to-collision"]
 Backend = Literal["batched", "highway-env"]
 
-# Where cars start, in m along their lane, and how fast, in m/s.
-_EGO_START, _EGO_SPEED = 30.0, 30.0
-_AHEAD_START, _AHEAD_STEP, _AHEAD_SPEED = 70.0, 40.0, 24.0
-_ONCOMING_START, _ONCOMING_STEP, _ONCOMING_SPEED = 200.0, 100.0, 20.0
-_EXPONENT, _EXPONENT_RANGE = 4.0, (3.5, 4.5)
 _SPEED_REWARD = 0.8
 
 
@@ -132,8 +112,8 @@ class TwoWay:
         _require_from_zero("left_lane_reward", self.left_lane_reward)
         require_count("ttc_seconds", self.ttc_seconds, 1)
         _require_speeds(self.target_speeds)
-        _require_choice("observation", self.observation, get_args(Observation))
-        _require_choice("backend", self.backend, get_args(Backend))
+        require_choice("observation", self.observation, get_args(Observation))
+        require_choice("backend", self.backend, get_args(Backend))
         drives = self.backend == "highway-env"
         roads = HighwayRoads(self.target_speeds, self.aware_oncoming) if drives else None
         object.__setattr__(self, "_highway", roads)
@@ -168,25 +148,12 @@ class TwoWay:
 
     def start(self, uniforms: FloatArray) -> RoadState:
         """Draws where the others are and how fast they drive."""
-        n, (least, most) = len(uniforms), self._counts
-        draws = uniforms[:, 1:].reshape(n, 3, most - 1)
-        places, speeds = np.moveaxis(ndtri(np.maximum(draws[:, :2], 2.0**-53)), 1, 0)
-        low, high = _EXPONENT_RANGE if self.random_drivers else (_EXPONENT, _EXPONENT)
-        ahead = np.arange(most - 1) < most // 2
-        rank = np.arange(most - 1) - np.where(ahead, 0, most // 2)
-        along = np.where(
-            ahead, _AHEAD_START + _AHEAD_STEP * rank, _ONCOMING_START + _ONCOMING_STEP * rank
-        )
-        along = along + self.position_std * places
-        speed = np.where(ahead, _AHEAD_SPEED, _ONCOMING_SPEED)
-        speed = speed + np.where(ahead, *np.broadcast_to(self.speed_std, 2)) * speeds
-        n_others = least - 1 + np.floor(uniforms[:, :1] * (most - least + 1))
-        others = Cars(
-            x=np.where(ahead, along, physics.ROAD_LENGTH - along),
-            speed=speed,
-            exponent=low + (high - low) * draws[:, 2],
-            is_oncoming=np.broadcast_to(~ahead, (n, most - 1)),
-            present=2 * rank + ~ahead < n_others,
+        others = drawn_cars(
+            uniforms,
+            self._counts,
+            position_std=self.position_std,
+            speed_std=self.speed_std,
+            random_drivers=self.random_drivers,
         )
         return road_state(others, self._speeds, self.aware_oncoming)
 
@@ -227,35 +194,6 @@ class TwoWay:
         return np.concatenate([rows, share[:, None]], axis=1)
 
 
-class Cars(NamedTuple):
-    """The cars other than the ego car at the start of `N` episodes, `[N, V - 1]` each."""
-
-    x: FloatArray  # m
-    speed: FloatArray  # m/s, also the one they want
-    exponent: FloatArray
-    is_oncoming: BoolArray
-    present: BoolArray
-
-
-def road_state(others: Cars, target_speeds: FloatArray, aware: bool) -> RoadState:
-    """Returns roads with the ego car and others, each in the middle of its lane."""
-    n, n_others = others.x.shape
-    number = physics.speed_number(_EGO_SPEED, target_speeds)
-    cars = np.zeros((n, n_others + 1, physics.N_COLUMNS))
-    cars[:, 0, X], cars[:, 1:, X] = _EGO_START, others.x
-    cars[:, 0, SPEED], cars[:, 1:, SPEED] = _EGO_SPEED, others.speed
-    cars[:, 0, TARGET_SPEED], cars[:, 1:, TARGET_SPEED] = target_speeds[number], others.speed
-    cars[:, 0, EXPONENT], cars[:, 1:, EXPONENT] = _EXPONENT, others.exponent
-    cars[:, 0, PRESENT], cars[:, 1:, PRESENT] = 1, others.present
-    lanes = np.where(others.is_oncoming, ONCOMING, OWN)
-    cars[:, 0, TARGET_LANE], cars[:, 1:, TARGET_LANE] = OWN, lanes
-    is_ours = cars[..., TARGET_LANE] == OWN
-    cars[..., LANE] = np.where(is_ours, OWN, ONCOMING if aware else LEFT)
-    cars[..., Y], cars[..., HEADING] = np.where(is_ours, physics.LANE_WIDTH, 0), ~is_ours * np.pi
-    cars[..., [PUSH_X, PUSH_Y]] = np.nan
-    return RoadState(cars, np.full(n, number), np.zeros(n, np.int64))
-
-
 def _require_speeds(speeds: Sequence[float]) -> None:
     """At least two, increasing, and such that the ego car can drive them."""
     values = np.asarray(speeds, np.float64)
@@ -275,11 +213,6 @@ def _require_from_zero(name: str, value: Any) -> None:
     values = np.asarray(value)
     if values.dtype.kind not in "iuf" or not ((values >= 0) & (values < np.inf)).all():
         raise ConfigError(f"{name} must be from 0 on; got {value!r}.")
-
-
-def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
 
 
 class TwoWayEnv(TaskEnv):

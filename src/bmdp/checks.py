@@ -1,0 +1,41 @@
+"""Checks of single settings, whatever they are settings of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bmdp.errors import ConfigError
+
+
+def require_count(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Checks that a setting is a whole number of a range; `most` is within it.
+
+    Raises:
+        ConfigError: naming the setting, the range, and what was given.
+
+    >>> require_count("workers", 0, 1)
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: workers must be a whole number from 1 on; got 0.
+    """
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        rule = f"from {least} on" if most is None else f"from {least} to {most}"
+        raise ConfigError(f"{name} must be a whole number {rule}; got {value!r}.")
+
+
+def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Checks that a setting is one of some words.
+
+    Raises:
+        ConfigError: naming the setting, the choices, and what was given.
+
+    >>> require_choice("start", "cold", ("warm", "restart"))
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: start must be one of warm, restart; got 'cold'.
+    """
+    known = tuple(choices)
+    if value not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}.")

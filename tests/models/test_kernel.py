@@ -1,0 +1,433 @@
+"""Kernel regression, against its formulas written out; see `test_table.py` for the contract."""
+
+import json
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+from bmdp import BFTQConfig, ConfigError
+from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
+from bmdp.models import KernelModel
+from bmdp.models.kernel import bumps, directions, far_apart
+from bmdp.models.problem import Problem
+from training import SPEC
+
+GRID = np.linspace(0, 1, 3)
+FEW = KernelModel(12, (0.8,), (1e-2,))
+
+
+def problem_of(states, actions=None, n_actions=1, reward_scale=1.0, seed=0):
+    actions = np.zeros(len(states), int) if actions is None else actions
+    members = np.ones((1, len(states)), bool)
+    return Problem(states, actions, members, n_actions, GRID, reward_scale, seed)
+
+
+def data(n=40, seed=0, n_numbers=2):
+    """States of unlike units, and targets of noise."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(5, 10.0 ** np.arange(n_numbers), (n, n_numbers)), rng.normal(size=(n, 3, 2))
+
+
+def fitted(model, problem, targets):
+    fitter = model.fitter(problem)
+    fitter.fit("iteration-0", torch.tensor(GRID), torch.tensor(targets))
+    return fitter
+
+
+def values(fitter, states):
+    """Values `[n, A, B, 2]`, of rewards as they are."""
+    return np.stack(fitter.result(0)(states), axis=-1)
+
+
+def kernel(rows, others, length):
+    return np.exp(-cdist(rows, others, "sqeuclidean") / (2 * length**2))
+
+
+def flat(targets):
+    return targets.reshape(len(targets), -1)
+
+
+def scaled(states, by):
+    return (states - by.mean(axis=0)) / by.std(axis=0)
+
+
+def by_all(rows, targets, length, ridge):
+    """Kernel ridge regression with all rows as centres, (K + ridge I) w = y: a function of rows."""
+    weights = np.linalg.solve(kernel(rows, rows, length) + ridge * np.eye(len(rows)), targets)
+    return lambda asked: kernel(asked, rows, length) @ weights
+
+
+def by_centres(centres):
+    """The same with some centres: (K_nc' K_nc + ridge K_cc) w = K_nc' y."""
+
+    def regression(rows, targets, length, ridge):
+        near, own = kernel(rows, centres, length), kernel(centres, centres, length)
+        weights = np.linalg.solve(near.T @ near + ridge * own, near.T @ targets)
+        return lambda asked: kernel(asked, centres, length) @ weights
+
+    return regression
+
+
+# The regression
+
+
+@pytest.mark.parametrize(("length", "ridge"), [(0.2, 1e-3), (0.5, 1e-2), (0.5, 3.0)])
+def test_with_all_rows_as_centres_each_action_has_its_kernel_ridge_regression(length, ridge):
+    states, targets = data(60)
+    actions = np.arange(60) % 2
+    problem = problem_of(states, actions, 2, reward_scale=7.0)
+    fitter = fitted(KernelModel(100, (length,), (ridge,)), problem, targets)
+    others = data(20, seed=1)[0]
+    rows, asked = scaled(states, states), scaled(others, states)
+    for action in range(2):
+        own = actions == action
+        mean = targets[own].mean(axis=0)
+        regression = by_all(rows[own], flat(targets[own] - mean), length, ridge)
+        expected = mean + regression(asked).reshape(20, 3, 2)
+        found = values(fitter, others)[:, action]
+        np.testing.assert_allclose(found, expected * [7, 1], atol=1e-9)
+
+
+@pytest.mark.parametrize(("length", "ridge"), [(1.0, 1e-2), (2.0, 0.1), (4.0, 1e-4), (4.0, 1.0)])
+def test_of_long_bumps_no_more_is_lost_than_what_cannot_be_told_apart(length, ridge):
+    """Parts of 1e-7 of the kernel are left out, which are that / ridge of the targets at most."""
+    states, targets = data(60)
+    fitter = fitted(KernelModel(60, (length,), (ridge,)), problem_of(states), targets)
+    rows, mean = scaled(states, states), targets.mean(axis=0)
+    expected = by_all(rows, flat(targets - mean), length, ridge)(rows)
+    lost = np.linalg.norm(flat(values(fitter, states)[:, 0] - mean) - expected, axis=0)
+    bound = 1e-7 * np.linalg.eigvalsh(kernel(rows, rows, length))[-1] / ridge
+    assert (lost <= bound * np.linalg.norm(flat(targets - mean), axis=0)).all()
+
+
+def test_with_all_rows_as_centres_values_are_what_scikit_learn_predicts():
+    kernel_ridge = pytest.importorskip("sklearn.kernel_ridge")
+    states, targets = data()
+    fitter = fitted(KernelModel(40, (0.4,), (0.05,)), problem_of(states), targets)
+    reference = kernel_ridge.KernelRidge(alpha=0.05, kernel="rbf", gamma=1 / (2 * 0.4**2))
+    mean, rows = targets.mean(axis=0), scaled(states, states)
+    reference.fit(rows, flat(targets - mean))
+    others = data(20, seed=1)[0]
+    expected = mean + reference.predict(scaled(others, states)).reshape(20, 3, 2)
+    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-9)
+
+
+def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
+    states, targets = data(200)
+    fitter = fitted(FEW, problem_of(states), targets)
+    centres = fitter.result(0).centres[0]
+    rows, mean = scaled(states, states), targets.mean(axis=0)
+    assert {tuple(c) for c in centres} <= {tuple(row) for row in rows}
+    others = data(20, seed=1)[0]
+    regression = by_centres(centres)(rows, flat(targets - mean), 0.8, 1e-2)
+    expected = mean + regression(scaled(others, states)).reshape(20, 3, 2)
+    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-8)
+
+
+def test_bumps_fall_with_the_distance_to_a_centre():
+    rows, centres = np.random.default_rng(0).normal(size=(2, 30, 3))
+    np.testing.assert_allclose(bumps(rows, centres, 0.7), kernel(rows, centres, 0.7), atol=1e-12)
+    assert np.diag(bumps(1e3 * rows, 1e3 * rows, 0.7)).max() <= 1
+
+
+# The length and the ridge
+
+LENGTHS, RIDGES = (0.3, 0.6, 1.2), (1e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def left_out_errors(rows, targets, regression, length, ridge):
+    """Errors at each row by a regression on the others, `[n, K]`."""
+    errors = np.empty_like(targets)
+    for left_out in range(len(rows)):
+        others = np.arange(len(rows)) != left_out
+        found = regression(rows[others], targets[others], length, ridge)
+        errors[left_out] = targets[left_out] - found(rows[left_out : left_out + 1])[0]
+    return errors
+
+
+def best_by_left_out(rows, targets, regression):
+    """The pair of the least squared error; values and budgets count alike."""
+    centred = flat(targets - targets.mean(axis=0))
+    columns = centred / centred.std(axis=0)
+    errors = {
+        pair: np.square(left_out_errors(rows, columns, regression, *pair)).mean()
+        for pair in product(LENGTHS, RIDGES)
+    }
+    return min(errors, key=errors.__getitem__)
+
+
+def wavy(seed, n=30):
+    """Targets that wave, in units that differ by value, with noise; how much of each, by chance."""
+    rng = np.random.default_rng(seed)
+    states, (wave, noise) = rng.normal(size=(n, 1)), rng.uniform([0.5, 0], [5, 1])
+    clean = np.sin(wave * states[:, :, None] + np.arange(3)[:, None])
+    return states, (clean + noise * rng.normal(size=(n, 3, 2))) * [1.0, 50.0]
+
+
+def choice(model, states, targets):
+    """The length and the ridge that a model takes, as seen by its values."""
+    taken = values(fitted(model, problem_of(states), targets), states)
+    alike = []
+    for length, ridge in product(model.lengths, model.ridges):
+        single = KernelModel(model.centres, (length,), (ridge,))
+        found = values(fitted(single, problem_of(states), targets), states)
+        if abs(found - taken).max() < 1e-12:
+            alike.append((length, ridge))
+    (pair,) = alike
+    return pair
+
+
+@pytest.mark.parametrize("ridge", [1e-2, 1.0])
+@pytest.mark.parametrize("n_centres", [30, 8])
+def test_what_a_row_would_be_given_by_the_others_follows_from_its_share_in_its_value(
+    n_centres, ridge
+):
+    states, targets = data(30)
+    rows, columns = scaled(states, states), flat(targets)
+    centres = rows[:n_centres]
+    _, sizes, features = directions(rows, centres, 0.5)
+    np.testing.assert_allclose(features.T @ features, np.diag(sizes), atol=1e-9)
+    shares = (features / (sizes + ridge)) @ features.T  # of rows in the values of rows
+    found = (columns - shares @ columns) / (1 - np.diag(shares))[:, None]
+    expected = left_out_errors(rows, columns, by_centres(centres), 0.5, ridge)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("n_centres", [30, 6])
+def test_length_and_ridge_are_the_best_of_all_at_rows_that_are_left_out(n_centres, seed):
+    states, targets = wavy(seed)
+    model = KernelModel(n_centres, LENGTHS, RIDGES)
+    centres = fitted(model, problem_of(states), targets).result(0).centres[0]
+    regression = by_all if n_centres == 30 else by_centres(centres)
+    best = best_by_left_out(scaled(states, states), targets, regression)
+    assert choice(model, states, targets) == best
+
+
+def test_these_choices_are_not_all_the_same():
+    model = KernelModel(30, LENGTHS, RIDGES)
+    chosen = {choice(model, *wavy(seed)) for seed in range(9)}
+    assert len({length for length, _ in chosen}) == 3
+    assert len({ridge for _, ridge in chosen}) > 3
+
+
+def test_among_many_rows_some_judge_and_all_are_fitted():
+    """Waves are too fast for long bumps; the second half of the rows is 1 higher."""
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-3, 3, (3000, 1))
+    targets = np.repeat(np.sin(4 * states), 6, axis=1).reshape(3000, 3, 2)
+    targets[1500:] += 1
+    fitter = fitted(KernelModel(60, (0.2, 4.0), (1e-3, 10.0)), problem_of(states), targets)
+    assert fitter.result(0).lengths == [0.2]
+    asked = np.linspace(-2.9, 2.9, 50)[:, None]
+    expected = np.broadcast_to(np.sin(4 * asked)[:, :, None] + 0.5, (50, 3, 2))
+    np.testing.assert_allclose(values(fitter, asked)[:, 0], expected, atol=0.15)
+
+
+def test_rows_in_parts_are_fitted_and_valued_as_in_one_piece(monkeypatch):
+    states, targets = data(2500)
+    whole = values(fitted(FEW, problem_of(states), targets), states[:50])
+    monkeypatch.setattr("bmdp.models.kernel._CHUNK", 100)
+    sizes = []
+    monkeypatch.setattr(
+        "bmdp.models.kernel.bumps",
+        lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
+    )
+    parts = fitted(FEW, problem_of(states), targets)
+    assert sizes.count(1024) > sizes.count(2500 - 2 * 1024) > 0
+    sizes.clear()
+    np.testing.assert_allclose(values(parts, states[:50]), whole, atol=1e-9)
+    assert sizes == [5] * 10  # as 12 centres and 2 * 3 values of a row are within 100
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("model", [FEW, KernelModel(200, (0.4,), (0.1,))])
+def test_a_fit_to_a_sum_is_the_sum_of_fits(model):
+    states, one = data(100)
+    other = data(100, seed=1)[1]
+    a, b, both = (
+        values(fitted(model, problem_of(states), targets), states)
+        for targets in (one, other, 2 * one - other)
+    )
+    np.testing.assert_allclose(both, 2 * a - b, atol=1e-9)
+
+
+def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
+    """Targets u(s) + v(s) sqrt(budget), to which all budgets of a fit give the same weights."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(150, 2))
+    base, slope = rng.normal(size=150), 1.5 + np.tanh(states[:, 0]) + rng.uniform(-0.3, 0.3, 150)
+    q_r = base[:, None] + slope[:, None] * np.sqrt(GRID)
+    fitter = fitted(KernelModel(), problem_of(states), np.stack((q_r, q_r / 9), axis=-1))
+    found = values(fitter, rng.normal(size=(50, 2)))[:, 0]
+    rises = found[:, [1, 2]] - found[:, [0]]
+    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=1e-9)
+    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=1e-9)
+    assert (rises > 0).all()
+
+
+# Odd data
+
+
+def test_an_action_that_never_occurs_has_the_mean_target_of_all():
+    states, targets = data()
+    fitter = fitted(FEW, problem_of(states, np.arange(40) % 2 * 2, 4, reward_scale=3.0), targets)
+    found = values(fitter, data(10, seed=1)[0])
+    expected = np.broadcast_to(targets.mean(axis=0) * [3, 1], (10, 2, 3, 2))
+    np.testing.assert_allclose(found[:, [1, 3]], expected, rtol=1e-12)
+    assert np.ptp(found[:, [0, 2]], axis=0).min() > 0.01
+
+
+def test_a_single_row_has_its_target_everywhere():
+    states, targets = data(1)
+    found = values(fitted(KernelModel(), problem_of(states), targets), data(10, seed=1)[0])
+    assert (found == targets[0]).all()
+
+
+def test_an_action_that_occurs_once_has_that_target_everywhere():
+    states, targets = data()
+    fitter = fitted(KernelModel(), problem_of(states, np.eye(40, dtype=int)[7], 2), targets)
+    found = values(fitter, data(10, seed=1)[0])[:, 1]
+    assert (found == targets[7]).all()
+
+
+def test_far_from_all_rows_the_value_is_the_mean_target_of_the_action():
+    states, targets = data()
+    actions = np.arange(40) % 2
+    fitter = fitted(FEW, problem_of(states, actions, 2), targets)
+    far = values(fitter, np.array([[1e4, -1e4]]))[0]
+    expected = np.stack([targets[actions == a].mean(axis=0) for a in range(2)])
+    np.testing.assert_allclose(far, expected, rtol=1e-12)
+
+
+def test_rows_that_repeat_a_state_count_as_often_as_they_do():
+    """Fitted with all as centres, they are those of the mean target, weighted by their number."""
+    states, _ = data(30)
+    counts = np.arange(30) % 3 + 1
+    rows = np.repeat(np.arange(30), counts)
+    repeated = data(len(rows), seed=1)[1]
+    fitter = fitted(KernelModel(100, (0.5,), (0.1,)), problem_of(states[rows]), repeated)
+    assert (fitter.result(0).weights[0, 30:] == 0).all()
+    unique = scaled(states, states[rows])
+    mean = repeated.mean(axis=0)
+    means = np.stack([repeated[rows == i].mean(axis=0) for i in range(30)]) - mean
+    own = kernel(unique, unique, 0.5)
+    weights = np.linalg.solve(own + 0.1 * np.diag(1 / counts), means.reshape(30, -1))
+    expected = mean + (own @ weights).reshape(30, 3, 2)
+    np.testing.assert_allclose(values(fitter, states)[:, 0], expected, atol=1e-7)
+
+
+def test_states_that_never_change_have_the_mean_target():
+    targets = data()[1]
+    states = np.full((40, 2), 3.3)
+    found = values(fitted(KernelModel(), problem_of(states), targets), states[:2])[:, 0]
+    np.testing.assert_allclose(found, np.broadcast_to(targets.mean(axis=0), (2, 3, 2)), atol=1e-12)
+
+
+def test_a_number_that_never_changes_is_as_if_it_were_not_there():
+    states, targets = data()
+    wide = np.column_stack([states, np.full(40, 0.1)])
+    with_it = values(fitted(FEW, problem_of(wide), targets), wide)
+    without = values(fitted(FEW, problem_of(states), targets), states)
+    np.testing.assert_allclose(with_it, without, atol=1e-9)
+
+
+def test_targets_that_never_change_are_met_and_leave_the_choice_to_the_others():
+    states, targets = wavy(8)
+    chosen = choice(KernelModel(30, LENGTHS, RIDGES), states, targets)
+    targets[..., 0] = np.float32(0.1)
+    best = best_by_left_out(scaled(states, states), targets[..., 1:], by_all)
+    assert choice(KernelModel(30, LENGTHS, RIDGES), states, targets) == best != chosen
+    found = values(fitted(KernelModel(), problem_of(states), targets), data(9, n_numbers=1)[0])
+    np.testing.assert_allclose(found[..., 0], np.float32(0.1), rtol=1e-12)
+
+
+# Centres
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_centre_is_the_row_farthest_from_those_before_it(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(50, 2))
+    centres = far_apart(rows, 8, rng)
+    for n in range(1, 8):
+        gaps = cdist(rows, centres[:n]).min(axis=1)
+        assert (centres[n] == rows[gaps.argmax()]).all()
+    assert len({tuple(c) for c in centres} & {tuple(row) for row in rows}) == 8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_row_is_more_than_twice_as_far_from_a_centre_as_with_the_best_centres(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(10, 2)) * [1, 5]
+    gaps = cdist(rows, rows)
+    best = min(gaps[:, chosen].min(axis=1).max() for chosen in combinations(range(10), 3))
+    assert cdist(rows, far_apart(rows, 3, rng)).min(axis=1).max() <= 2 * best
+
+
+def test_there_are_no_more_centres_than_different_rows():
+    rows = np.repeat(np.arange(4.0), 3)[:, None]
+    assert sorted(far_apart(rows, 10, np.random.default_rng(0))[:, 0]) == [0, 1, 2, 3]
+
+
+def test_centres_are_drawn_by_seed_and_kept_from_fit_to_fit():
+    states, targets = data(200)
+    fitter = fitted(FEW, problem_of(states), targets)
+    first = fitter.result(0).centres
+    fitter.fit("iteration-1", torch.tensor(GRID), torch.tensor(targets + 1))
+    assert (fitter.result(0).centres == first).all()
+    others = [fitted(FEW, problem_of(states, seed=s), targets).result(0).centres for s in (0, 1)]
+    assert (others[0] == first).all()
+    assert (others[1] != first).any()
+
+
+# What is kept
+
+
+def test_a_result_stays_as_it_was_when_its_fitter_goes_on():
+    states, targets = data()
+    fitter = fitted(FEW, problem_of(states), targets)
+    result, kept = fitter.result(0), fitter.arrays()
+    before = np.stack(result(states))
+    copies = {name: array.copy() for name, array in kept.items()}
+    fitter.fit("iteration-1", torch.tensor(GRID), torch.tensor(-targets))
+    assert (np.stack(result(states)) == before).all()
+    assert all((kept[name] == copies[name]).all() for name in kept)
+    assert (values(fitter, states) != np.moveaxis(before, 0, -1)).any()
+
+
+@pytest.mark.parametrize("model", [KernelModel(), KernelModel(5, [0.5], [1, 2.5])])
+def test_settings_come_back_from_a_file_as_they_were(model):
+    spec = DataSpec(BFTQConfig(gamma=0.5, model=model, stages="shared"))
+    back = from_json(json.loads(json.dumps(to_json(spec))), DataSpec)
+    assert back == spec
+    assert isinstance(back.learner.model.lengths, tuple)
+
+
+def test_a_setting_is_changed_by_name():
+    spec = with_setting(with_setting(SPEC, "learner.model=KernelModel"), "learner.stages=own")
+    spec = with_setting(spec, "learner.model.lengths=[0.5, 1]")
+    assert spec.learner.model == KernelModel(lengths=(0.5, 1.0))
+    assert spec.learner.stages == "own"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"centres": 0}, "centres must be a whole number from 1 on; got 0"),
+        ({"centres": 2.5}, r"centres must be a whole number from 1 on; got 2\.5"),
+        ({"lengths": ()}, r"lengths must be numbers above 0; got \(\)"),
+        ({"lengths": (1.0, 0.0)}, r"lengths must be numbers above 0; got \(1\.0, 0\.0\)"),
+        ({"lengths": (float("inf"),)}, "lengths must be numbers above 0; got"),
+        ({"ridges": (-1.0,)}, "ridges must be numbers above 0; got"),
+        ({"ridges": (float("nan"),)}, "ridges must be numbers above 0; got"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        KernelModel(**settings)
