@@ -266,7 +266,7 @@ def test_states_that_are_no_numbers_are_refused(tmp_path):
 def test_a_single_episode_cannot_be_split(tmp_path):
     path = changed_log(tmp_path, episode=0)
     result = run("--data", path, "--gamma", 1, "--out", tmp_path / "run")
-    assert_is_user_error(result, "at least two episodes", "Use learner.valuation=self.")
+    assert_is_user_error(result, "at least 2 episodes", "Use learner.valuation=self.")
 
 
 # Errors

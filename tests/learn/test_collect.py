@@ -85,7 +85,7 @@ def test_exploring_with_workers_gives_the_same_policy():
     spec = replace(SPEC, exploration=Exploration(2, 70, decay=0.05))  # of two parts a round
     one, two = (explore(spec, seed=1, workers=workers) for workers in (1, 2))
     assert_same(one.batch, two.batch)
-    first, second = (result.policy.q_function.first.parameters for result in (one, two))
+    first, second = (result.policy.q_function.functions[0].parameters for result in (one, two))
     np.testing.assert_array_equal(first, second)
 
 

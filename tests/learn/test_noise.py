@@ -108,7 +108,7 @@ class Staged:
     def at_step(self, step):
         functions = [TabularQ(*table) for table in self.stages[step]]
         if self.rule.acting == "average":
-            return HullPolicy(MeanQ(*functions), self.grid, self.rule.greedy)
+            return HullPolicy(MeanQ(tuple(functions)), self.grid, self.rule.greedy)
         if self.rule.probability == "other":
             return CrossedPolicy(*functions, self.grid, self.rule.greedy)
         return Coin(*(HullPolicy(f, self.grid, self.rule.greedy) for f in functions))

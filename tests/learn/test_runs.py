@@ -78,11 +78,9 @@ def without_truth(batch, **changes):
 def test_a_run_leaves_what_exploring_gives(whole):
     policy, records = bmdp.load_policy(whole), RunFolder(whole).records()
     expected = explore(SPEC, seed=0)
-    for part in ("first", "second"):
-        found = getattr(policy.q_function, part).parameters
-        np.testing.assert_array_equal(
-            found, getattr(expected.policy.q_function, part).parameters, strict=True
-        )
+    both = (policy.q_function.functions, expected.policy.q_function.functions)
+    for found, other in zip(*both, strict=True):
+        np.testing.assert_array_equal(found.parameters, other.parameters, strict=True)
     assert told(records) == told(expected.records)
 
 
@@ -423,7 +421,7 @@ def test_learning_from_data_is_a_run_as_well(tmp_path, log):
         )
     policy = resume(tmp_path / "run")
     np.testing.assert_array_equal(
-        policy.q_function.first.parameters, expected.q_function.first.parameters
+        policy.q_function.functions[0].parameters, expected.q_function.functions[0].parameters
     )
     header = json.loads((tmp_path / "run" / "spec.json").read_text())
     assert header["kind"] == "data"
@@ -482,7 +480,7 @@ def test_data_that_fit_have_no_notes(log):
 @pytest.mark.parametrize(
     ("changes", "learner", "message"),
     [
-        ({"episode": np.int64(0)}, {}, "at least two episodes for learner.valuation 'crossed'"),
+        ({"episode": np.int64(0)}, {}, "at least 2 episodes for learner.valuation 'crossed'"),
         (
             {"budget": None, "next_budget": None},
             {"labels": "stored"},

@@ -30,7 +30,7 @@ CASES = {
         CrossedPolicy(tables(0), tables(1), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
     ),
     "mean": Case(
-        HullPolicy(MeanQ(tables(0), tables(1)), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
+        HullPolicy(MeanQ((tables(0), tables(1))), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
     ),
     "priced": Case(PricedPolicy(tables(2), 0.5), np.arange(6), 4),
 }
@@ -59,7 +59,7 @@ def test_the_other_function_sets_the_probability():
 
 def test_the_mean_of_both_is_what_is_shown():
     assert CrossedPolicy(FIRST, SECOND, GRID).frontier(0).costs.tolist() == [0.0, 1.5]
-    q_r, q_c = MeanQ(FIRST, SECOND)(STATES[:1])
+    q_r, q_c = MeanQ((FIRST, SECOND))(STATES[:1])
     assert q_r[0, 1].tolist() == pytest.approx([1.1] * 3)
     assert q_c[0, 1].tolist() == [1.5] * 3
 

@@ -14,6 +14,8 @@ from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError
 from bmdp.models import EncoderNet, FrontierNet, Model, Regression
 
+_LEAST = {"n_budgets": 2, "iterations": 1, "n_labels": 1, "chunk": 1, "folds": 2}
+
 
 @dataclass(frozen=True)
 class BFTQConfig:
@@ -29,10 +31,12 @@ class BFTQConfig:
         iterations: at most.
         stop_delta: loss of the old models on the new targets at which it stops (the paper's rule);
             0 for never.
-        valuation: "crossed": two models, each fitted to half of the episodes; one chooses the
-            vertices, the other values them. "self": one model does both, as in the paper.
-        acting: of two models, "average": the policy uses their mean; "crossed": a coin says which
-            one chooses, and the other sets the probability.
+        valuation: "crossed": several models, each fitted to episodes of its own; the mean of all
+            others chooses the vertices, the one values them, and what rows are fitted to is the
+            mean over all such ones. "self": one model does both, as in the paper.
+        folds: number of models, with "crossed".
+        acting: of several models, "average": the policy uses their mean; "crossed", of two models:
+            a coin says which one chooses, and the other sets the probability.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in scaled
             rewards; about three times the slope from the cheapest to the best-paid vertex is right;
             0 for no cap.
@@ -58,6 +62,7 @@ class BFTQConfig:
     iterations: int = 10
     stop_delta: float = 0.0
     valuation: Literal["crossed", "self"] = "crossed"
+    folds: int = 2
     acting: Literal["average", "crossed"] = "average"
     slope_cap: float = 4.0
     cost_floor: float = 0.0
@@ -69,17 +74,16 @@ class BFTQConfig:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        for name in ("gamma", "cost_gamma"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
+        require_discounts(self.gamma, self.discount_of_costs)
         low, high = self.budget_range
         if not (np.isfinite([low, high]).all() and low < high):
             raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
         object.__setattr__(self, "budget_range", (float(low), float(high)))
-        for name, least in (("n_budgets", 2), ("iterations", 1), ("n_labels", 1), ("chunk", 1)):
+        for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be from {least} on; got {getattr(self, name)}.")
+        if self.acting == "crossed" and self.n_models > 2:
+            raise ConfigError(f"acting 'crossed' is of two models; got folds={self.folds}.")
         for name in ("stop_delta", "slope_cap"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be from 0 on; got {getattr(self, name)}.")
@@ -94,6 +98,11 @@ class BFTQConfig:
             require_choice(name, getattr(self, name), choices)
 
     @property
+    def n_models(self) -> int:
+        """How many models are fitted, to episodes of their own."""
+        return self.folds if self.valuation == "crossed" else 1
+
+    @property
     def discount_of_costs(self) -> float:
         """Their own, or that of rewards."""
         return self.gamma if self.cost_gamma is None else self.cost_gamma
@@ -102,6 +111,13 @@ class BFTQConfig:
     def beta_grid(self) -> FloatArray:
         """Budgets that can be handed on."""
         return np.linspace(*self.budget_range, self.n_budgets)
+
+
+def require_discounts(gamma: float, cost_gamma: float) -> None:
+    """Checks discounts of rewards and of costs."""
+    for name, value in (("gamma", gamma), ("cost_gamma", cost_gamma)):
+        if not 0 <= value <= 1:
+            raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
 
 
 @dataclass(frozen=True)

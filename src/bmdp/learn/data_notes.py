@@ -30,10 +30,11 @@ def data_notes(batch: TransitionBatch, learner: BFTQConfig | FTQConfig) -> tuple
 
 def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
     n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
-    if learner.valuation == "crossed" and n_episodes < 2:
+    if n_episodes < learner.n_models:
         raise DataError(
-            "episode must name at least two episodes for learner.valuation 'crossed', which gives "
-            "each of two models half of them; got one. Use learner.valuation=self."
+            f"episode must name at least {learner.n_models} episodes for learner.valuation "
+            "'crossed', which gives each of so many models its own; got "
+            f"{n_episodes}. Use learner.valuation=self."
         )
     if learner.labels == "stored" and batch.budget is None:
         raise DataError(

@@ -93,7 +93,7 @@ class Fit:
         self.config, self.batch, self.seed, self.device = config, batch, seed, device
         self.columns = columns
         self.reward_scale = reward_scale(config, batch.reward)
-        n_models = 2 if config.valuation == "crossed" else 1
+        n_models = config.n_models
         if folds is None:
             folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
         self.members = folds == np.arange(n_models)[:, None]  # [E, N]
@@ -168,7 +168,7 @@ class Fit:
             return HullPolicy(results[0], self.config.beta_grid, rule)
         if self.config.acting == "crossed":
             return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
-        return HullPolicy(MeanQ(results[0], results[1]), self.config.beta_grid, rule)
+        return HullPolicy(MeanQ(tuple(results)), self.config.beta_grid, rule)
 
     def _result(self, model: int) -> QFunction:
         """A trained model, as a function of all that is seen."""
@@ -197,22 +197,20 @@ class Fit:
         return torch.tensor(drawn, dtype=torch.float32, device=self.device)
 
     def _next_values(self, values: Tensor, rows: NDArray[Any], budgets: Tensor) -> NextValues:
-        """Values of next states `[n, L, 2]`: each row by the model it belongs to, and the other."""
+        """Values of next states `[n, L, 2]` by models `[E, n, 2, A, B]`.
+
+        Each model values what the mean of the others chooses; the mean over all models is taken.
+        """
+        asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
         if len(values) == 1:
-            asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
             return mixture_values(values[0], values[0], asked, self.rule)
-        found = torch.empty((len(rows), budgets.shape[-1], 2), device=self.device)
-        n_infeasible = 0
-        for e in range(len(values)):
-            own = np.flatnonzero(self.members[e, rows])
-            if len(own) == 0:
-                continue
-            places = torch.tensor(own, device=self.device)
-            asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows[own])]
-            part = mixture_values(values[e][places], values[1 - e][places], asked, self.rule)
-            found[places] = part.values
-            n_infeasible += part.n_infeasible
-        return NextValues(found, n_infeasible)
+        total = values.sum(dim=0)
+        parts = [
+            mixture_values((total - own) / (len(values) - 1), own, asked, self.rule)
+            for own in values
+        ]
+        mean = torch.stack([part.values for part in parts]).mean(dim=0)
+        return NextValues(mean, sum(part.n_infeasible for part in parts) // len(parts))
 
     def _at_starts(self) -> Record:
         """What the models promise at the first states, at the ends of the budget range."""

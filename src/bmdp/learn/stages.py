@@ -78,9 +78,9 @@ class Stages:
 
     def _fit(self, rows: BoolArray, step: int, columns: IntArray | None) -> Fit:
         places = np.flatnonzero(rows)
-        if len(np.unique(self._folds[places])) < self._n_folds:
+        if len(np.unique(self._folds[places])) < self.config.n_models:
             raise DataError(
-                f"stages need episodes of every half; those of step {step} have "
+                f"stages need episodes of every model; those of step {step} have "
                 f"{len(places)} transitions."
             )
         return Fit(
@@ -105,11 +105,7 @@ class Stages:
 
     @cached_property
     def _folds(self) -> IntArray:
-        return self.batch.folds(self._n_folds, named_generator(self.seed, "fit/folds"))
-
-    @property
-    def _n_folds(self) -> int:
-        return 2 if self.config.valuation == "crossed" else 1
+        return self.batch.folds(self.config.n_models, named_generator(self.seed, "fit/folds"))
 
     @cached_property
     def _seen(self) -> IntArray:

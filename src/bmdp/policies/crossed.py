@@ -25,15 +25,16 @@ from bmdp.policies.stored import storable
 @storable
 @dataclass(frozen=True, eq=False)
 class MeanQ:
-    """The mean of two Q-functions."""
+    """The mean of some Q-functions."""
 
-    first: QFunction
-    second: QFunction
+    functions: tuple[QFunction, ...]
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c), each `[N, A, B]`."""
-        (r, c), (other_r, other_c) = self.first(states), self.second(states)
-        return (r + other_r) / 2, (c + other_c) / 2
+        q_r, q_c = (
+            sum(values) for values in zip(*(q(states) for q in self.functions), strict=True)
+        )
+        return q_r / len(self.functions), q_c / len(self.functions)
 
 
 @storable
@@ -84,7 +85,7 @@ class CrossedPolicy(OneStepPolicy):
 
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns the frontier of the mean of both; `index` is a * B + b of a vertex."""
-        q_r, q_c = MeanQ(self.first, self.second)(np.asarray(state)[None])
+        q_r, q_c = MeanQ((self.first, self.second))(np.asarray(state)[None])
         costs, rewards = self.rule.points(q_r, q_c)
         return upper_frontier(costs[0], rewards[0])
 
