@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 import bmdp
 from batches import Memory, bandit, chain
 from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, TransitionBatch
+from bmdp.learn.fit import Fit
 from bmdp.models import EncoderNet, FrontierNet, Regression
 from bmdp.policies.crossed import CrossedPolicy
 from bmdp.policies.hull import HullPolicy
@@ -96,6 +98,33 @@ def test_it_stops_when_targets_no_longer_change():
     assert records[-1]["is_last"]
 
 
+@pytest.mark.parametrize("folds", [2, 3, 5])
+@pytest.mark.parametrize("on_grid", [True, False])
+def test_models_that_check_each_other_are_not_deceived_by_noise(folds, on_grid):
+    """Nothing earns or costs anything, but for noise: whoever believes its own choice, earns."""
+    batch, grid = bandit(2000), torch.linspace(0, 1, 11)
+    noise = torch.randn((folds, 2000, 2, 3, 11), generator=torch.Generator().manual_seed(0))
+    budgets = grid if on_grid else torch.full((2000, 1), 0.5)
+    plain = {"n_budgets": 11, "slope_cap": 0.0, "cost_floor": -1e9}
+    found = {}
+    for valuation, values in (("crossed", noise), ("self", noise[:1])):
+        settings = config(valuation=valuation, folds=folds, **plain)
+        fit = Fit(settings, batch, 0, torch.device("cpu"))
+        found[valuation] = fit._next_values(values, np.arange(2000), budgets).values[:, :, 0]
+    error = found["crossed"].mean(dim=1).std() / 2000**0.5
+    assert abs(float(found["crossed"].mean())) < 4 * float(error)
+    assert float(found["self"].mean()) > 0.5
+
+
+def test_the_mean_of_all_models_acts():
+    policy = BFTQ(config(folds=4, iterations=1)).fit(bandit(100), seed=0, device="cpu")
+    states = np.random.default_rng(5).normal(size=(10, 2))
+    values = [function(states) for function in policy.q_function.functions]
+    assert len(values) == 4
+    for found, parts in zip(policy.q_function(states), zip(*values, strict=True), strict=True):
+        np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-5, atol=1e-7)
+
+
 def test_two_models_act_by_their_mean_or_crossed():
     for acting, kind in (("average", HullPolicy), ("crossed", CrossedPolicy)):
         policy = BFTQ(config(acting=acting, iterations=1)).fit(bandit(100), seed=0, device="cpu")
@@ -131,6 +160,9 @@ def test_costs_may_have_a_discount_of_their_own():
         ({"reward_scale": 0.0}, "reward_scale must be above 0"),
         ({"valuation": "double"}, "valuation must be one of crossed, self; got 'double'"),
         ({"acting": "vote"}, "acting must be one of average, crossed"),
+        ({"folds": 1}, "folds must be from 2 on"),
+        ({"folds": 3, "acting": "crossed"}, "acting 'crossed' is of two models; got folds=3"),
+        ({"stages": "two"}, "stages must be one of none, own, shared"),
         ({"labels": "none"}, "labels must be one of uniform, stored"),
     ],
 )
