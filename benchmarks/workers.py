@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> None:
     most_workers = 2 if asked.quick else 2 * cores
     workers = [count for count in COUNTS if count <= most_workers]
     thread_counts = [count for count in COUNTS if count <= numba.get_num_threads()]
-    sizes = {"two-way": START} if asked.quick else {"two-way": 60_000, "slot-filling": 100_000}
+    sizes = {"two-way": START} if asked.quick else {"two-way": 40_000, "slot-filling": 70_000}
     n_states, n_tries = (200, 1) if asked.quick else (20_000, 3)
     collected, steps = [], []
     for name, n_episodes in sizes.items():
