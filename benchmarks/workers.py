@@ -145,11 +145,11 @@ def main(arguments: list[str] | None = None) -> None:
     most_workers = 2 if asked.quick else 2 * cores
     workers = [count for count in COUNTS if count <= most_workers]
     thread_counts = [count for count in COUNTS if count <= numba.get_num_threads()]
-    sizes = {"two-way": START} if asked.quick else {"two-way": 40_000, "slot-filling": 70_000}
+    sizes = {"two-way": START} if asked.quick else {"two-way": 20_000, "slot-filling": 20_000}
     n_states, n_tries = (200, 1) if asked.quick else (20_000, 3)
     collected, steps = [], []
     for name, n_episodes in sizes.items():
-        collected.append(collection(name, n_episodes, workers, min(n_tries, 2)))
+        collected.append(collection(name, n_episodes, workers, n_tries))
         print(*(f"{k}={v}" for k, v in collected[-1].items()), file=sys.stderr)
     for network, n_budgets in ((EncoderNet(), 101), (FrontierNet(), 41)):
         steps.append(target_steps(network, n_budgets, n_states, thread_counts, n_tries))

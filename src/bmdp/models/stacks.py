@@ -172,7 +172,7 @@ class FrontierStack(QStack):
             ),
             dim=2,
         )
-        return torch.cat((first, first + steps.cumsum(-1)), dim=-1)
+        return torch.cat((first, steps), dim=-1).cumsum(-1)
 
     def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
         """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
