@@ -2,22 +2,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
 import bmdp
+import commands
 from bmdp.cli import evaluate as verb
-from bmdp.cli.main import app
 from bmdp.envs import Corridors, corridors
 from bmdp.envs.slots import find_spec
 from bmdp.learn import EnvConfig, Exploration, train
 from training import LEARNER, SPEC
 
-PLAIN = {"FORCE_COLOR": None, "COLUMNS": "120"}
-
 
 def run(*arguments):
-    words = ["evaluate", *map(str, arguments)]
-    return CliRunner(env=PLAIN).invoke(app, words, catch_exceptions=False)
+    return commands.run("evaluate", *arguments, columns=120)
 
 
 def trained(tmp_path, env, learner=LEARNER):

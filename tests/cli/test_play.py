@@ -4,20 +4,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from typer.testing import CliRunner
 
-from bmdp.cli.main import app
+import commands
 from bmdp.envs import ScriptedPolicy
 from bmdp.learn import Exploration, train
 from bmdp.policies import RandomBudgetedPolicy
 from training import SPEC
 
-PLAIN = {"FORCE_COLOR": None, "COLUMNS": "80"}
-
 
 def run(*arguments):
-    words = ["play", *map(str, arguments)]
-    return CliRunner(env=PLAIN).invoke(app, words, catch_exceptions=False)
+    return commands.run("play", *arguments)
 
 
 def played(*arguments):

@@ -13,15 +13,9 @@ import bmdp
 from bmdp.cli import solve as verb
 from bmdp.cli.main import app
 from bmdp.exact import FiniteBMDP, textbook
+from commands import assert_is_user_error, run
 
 METHODS = ["optimal", "lp", "allocation", "bvi"]
-PLAIN = {"FORCE_COLOR": None, "COLUMNS": "80"}
-
-
-def run(*arguments):
-    """Runs in process. Unexpected errors are raised, as they are for the user."""
-    words = [str(argument) for argument in arguments]
-    return CliRunner(env=PLAIN).invoke(app, words, catch_exceptions=False)
 
 
 def solve(*arguments):
@@ -44,15 +38,6 @@ def cells(result):
     """Rows of a printed table, head included."""
     lines = [line.replace("┃", "│") for line in result.stdout.splitlines()]
     return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
-
-
-def assert_is_user_error(result, *words):
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    for word in words:
-        assert word in line
 
 
 def assert_is_bad_usage(result, *words):

@@ -5,11 +5,10 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import bmdp
+import commands
 from bmdp.cli import progress
-from bmdp.cli.main import app
 from bmdp.envs.slots import find_spec
 from bmdp.learn import collect, preset, train, train_from_data
 from bmdp.learn.run_folder import RunFolder
@@ -17,12 +16,9 @@ from bmdp.learn.runs import spec_of
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, content, told
 
-PLAIN = {"FORCE_COLOR": None, "COLUMNS": "200", "TERM": "dumb"}
-
 
 def run(*arguments):
-    words = ["train", *map(str, arguments)]
-    return CliRunner(env=PLAIN).invoke(app, words, catch_exceptions=False)
+    return commands.run("train", *arguments, columns=200)
 
 
 def lines(text):
@@ -30,13 +26,7 @@ def lines(text):
 
 
 def assert_is_user_error(result, *words):
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    errors = [line for line in lines(result.stderr) if not line.startswith("note: ")]
-    (line,) = errors
-    assert line.startswith("error: ")
-    for word in words:
-        assert word in line
+    commands.assert_is_user_error(result, *words, after_notes=True)
 
 
 def assert_is_bad_usage(result, *words):

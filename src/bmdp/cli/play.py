@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
+from bmdp.cli.pictures import require_place, write_picture
 from bmdp.envs import TwoWay
 from bmdp.envs.gym import Episodes
 from bmdp.envs.two_way import film
@@ -27,7 +27,6 @@ from bmdp.errors import (
     ConfigError,
     EnvError,
     PolicyError,
-    StoreError,
 )
 from bmdp.frontier import BudgetStatus
 from bmdp.policies import BudgetedPolicy
@@ -235,10 +234,7 @@ def _check_picture(path: Path, force: bool, spec: EnvSpec) -> None:
         raise ConfigError(f"{spec.id} has no film, only two-way has: --out must end in .png.")
     if suffix == ".png" and "rgb_array" not in _modes(spec):
         raise ConfigError(f"{spec.id} has no picture: leave --out away.")
-    if os.path.exists(path) and not force:
-        raise StoreError(f"{path} exists already. Choose another name, or overwrite with --force.")
-    if not os.path.isdir(path.parent):
-        raise StoreError(f"{path} cannot be written: there is no folder {path.parent}.")
+    require_place(path, force)
 
 
 def _draw(screen: Screen, path: Path, force: bool) -> None:
@@ -250,9 +246,4 @@ def _draw(screen: Screen, path: Path, force: bool) -> None:
         picture = BytesIO()
         imsave(picture, np.asarray(screen.picture), format="png")
         content = picture.getvalue()
-    try:
-        with path.open("wb" if force else "xb") as file:
-            file.write(content)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}.") from error
-    typer.echo(f"picture: {path}", err=True)
+    write_picture(path, content, force)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bmdp.cli.pictures import require_place, write_picture
 from bmdp.cli.values import parse_budgets
-from bmdp.errors import ConfigError, StoreError
+from bmdp.errors import ConfigError
 from bmdp.exact import (
     CMDPSolution,
     FiniteBMDP,
@@ -260,10 +260,7 @@ def _check_picture(path: Path, force: bool) -> None:
     """Finds out what is wrong with a picture's name before any work is done."""
     if path.suffix.lower() not in PICTURES:
         raise ConfigError(f"--plot must end in {' or '.join(PICTURES)}; got '{path}'.")
-    if os.path.exists(path) and not force:
-        raise StoreError(f"{path} exists already. Choose another name, or overwrite with --force.")
-    if not os.path.isdir(path.parent):
-        raise StoreError(f"{path} cannot be written: there is no folder {path.parent}.")
+    require_place(path, force)
 
 
 def _draw(answer: Answer, path: Path, force: bool) -> None:
@@ -272,9 +269,4 @@ def _draw(answer: Answer, path: Path, force: bool) -> None:
     picture = BytesIO()
     figure = curve_figure(answer.frontier, answer.outcomes)
     figure.savefig(picture, format=path.suffix[1:].lower(), dpi=150)
-    try:
-        with path.open("wb" if force else "xb") as file:
-            file.write(picture.getvalue())
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}.") from error
-    _note(f"picture: {path}")
+    write_picture(path, picture.getvalue(), force)
