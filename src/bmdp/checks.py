@@ -39,3 +39,17 @@ def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     known = tuple(choices)
     if value not in known:
         raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+
+
+def require_share(name: str, value: Any) -> None:
+    """Checks that a setting is from 0 to 1.
+
+    Raises:
+        ConfigError: naming the setting, and what was given.
+
+    >>> require_share("gamma", 1.5)
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: gamma must be from 0 to 1; got 1.5.
+    """
+    if not 0 <= value <= 1:
+        raise ConfigError(f"{name} must be from 0 to 1; got {value}.")

@@ -60,7 +60,7 @@ def test_bad_settings_are_refused():
     for settings in ({"decay": -1.0}, {"floor": 2.0}, {"hold": 0}):
         with pytest.raises(ConfigError, match="decay must be from 0 on"):
             ExploringPolicy(SAFE, RANDOM, **settings)
-    with pytest.raises(ConfigError, match="rounds must be from 1 on"):
+    with pytest.raises(ConfigError, match="rounds must be a whole number from 1 on"):
         Exploration(rounds=0)
 
 

@@ -141,7 +141,7 @@ def test_many_rows_are_solved_for_in_parts(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"state_features": "cubic"}, "state_features must be 'linear' or 'quadratic'"),
+        ({"state_features": "cubic"}, "state_features must be one of linear, quadratic"),
         ({"budget_knots": 1}, "budget_knots must be a whole number from 2 on; got 1"),
         ({"budget_knots": 2.5}, "budget_knots must be a whole number from 2 on; got 2.5"),
         ({"ridge": -1.0}, "ridge must be a number from 0 on; got -1"),

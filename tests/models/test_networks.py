@@ -159,8 +159,8 @@ def test_a_trained_network_is_stored_and_decides_as_before(network, tmp_path):
         (lambda: EncoderNet((8,), reading="code"), "at least 2 of them"),
         (lambda: EncoderNet((8, 0)), "hidden must be whole numbers"),
         (lambda: EncoderNet(encoder=()), "encoder must be"),
-        (lambda: EncoderNet(reading="poem"), "reading must be 'text' or 'code'; got 'poem'"),
-        (lambda: FrontierNet(structure="cubic"), "structure must be 'monotone' or 'free'"),
+        (lambda: EncoderNet(reading="poem"), "reading must be one of text, code; got 'poem'"),
+        (lambda: FrontierNet(structure="cubic"), "structure must be one of monotone, free"),
         (lambda: FrontierNet((8.5,)), "hidden must be"),
     ],
 )

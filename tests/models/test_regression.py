@@ -153,7 +153,7 @@ def test_on_a_gpu_the_recorded_steps_are_those_of_the_cpu():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": 0}, "steps must be from 1 on"),
+        ({"steps": 0}, "steps must be a whole number from 1 on"),
         ({"batch_size": 0}, "batch_size must be above 0, or None"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
         ({"weight_decay": -1.0}, "weight_decay from 0 on"),

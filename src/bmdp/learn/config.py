@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
-from bmdp.checks import require_choice
+from bmdp.checks import require_choice, require_count, require_share
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError
 from bmdp.models import EncoderNet, FrontierNet, Model, Regression
@@ -74,14 +74,14 @@ class BFTQConfig:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        require_discounts(self.gamma, self.discount_of_costs)
+        require_share("gamma", self.gamma)
+        require_share("cost_gamma", self.discount_of_costs)
         low, high = self.budget_range
         if not (np.isfinite([low, high]).all() and low < high):
             raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
         object.__setattr__(self, "budget_range", (float(low), float(high)))
         for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be from {least} on; got {getattr(self, name)}.")
+            require_count(name, getattr(self, name), least)
         if self.acting == "crossed" and self.n_models > 2:
             raise ConfigError(f"acting 'crossed' is of two models; got folds={self.folds}.")
         for name in ("stop_delta", "slope_cap"):
@@ -113,13 +113,6 @@ class BFTQConfig:
         return np.linspace(*self.budget_range, self.n_budgets)
 
 
-def require_discounts(gamma: float, cost_gamma: float) -> None:
-    """Checks discounts of rewards and of costs."""
-    for name, value in (("gamma", gamma), ("cost_gamma", cost_gamma)):
-        if not 0 <= value <= 1:
-            raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
-
-
 @dataclass(frozen=True)
 class FTQConfig:
     """Settings of fitted Q-iteration on reward - price * cost.
@@ -146,15 +139,12 @@ class FTQConfig:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        if not 0 <= self.gamma <= 1:
-            raise ConfigError(f"gamma must be from 0 to 1; got {self.gamma}.")
+        require_share("gamma", self.gamma)
         if not np.isfinite(self.price):
             raise ConfigError(f"price must be finite; got {self.price}.")
-        if self.iterations < 1 or not self.stop_delta >= 0:
-            raise ConfigError(
-                "iterations must be from 1 on and stop_delta from 0 on; got "
-                f"{self.iterations} and {self.stop_delta}."
-            )
+        require_count("iterations", self.iterations, 1)
+        if not self.stop_delta >= 0:
+            raise ConfigError(f"stop_delta must be from 0 on; got {self.stop_delta}.")
         if not self.budget_range[0] < self.budget_range[1]:
             raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
 
@@ -193,8 +183,7 @@ class Exploration:
     def __post_init__(self) -> None:
         """Checks the settings."""
         for name in ("rounds", "episodes", "hold"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be from 1 on; got {getattr(self, name)}.")
+            require_count(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True)

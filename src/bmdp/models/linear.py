@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
+from bmdp.checks import require_choice, require_count
 from bmdp.errors import ConfigError
 from bmdp.models.networks import Scaling
 from bmdp.models.plain import PlainFitter, Rows, flat_states
@@ -52,14 +53,8 @@ class LinearModel:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        if self.state_features not in ("linear", "quadratic"):
-            raise ConfigError(
-                f"state_features must be 'linear' or 'quadratic'; got {self.state_features!r}."
-            )
-        if not isinstance(self.budget_knots, int) or self.budget_knots < 2:
-            raise ConfigError(
-                f"budget_knots must be a whole number from 2 on; got {self.budget_knots!r}."
-            )
+        require_choice("state_features", self.state_features, ("linear", "quadratic"))
+        require_count("budget_knots", self.budget_knots, 2)
         if not 0 <= self.ridge < np.inf:
             raise ConfigError(f"ridge must be a number from 0 on; got {self.ridge}.")
 

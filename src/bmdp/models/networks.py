@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
+from bmdp.checks import require_choice
 from bmdp.errors import ConfigError
 from bmdp.policies.stored import storable
 
@@ -47,8 +48,7 @@ class EncoderNet:
         """Checks the settings."""
         _set_units(self, "hidden", least=1 if self.reading == "text" else 2)
         _set_units(self, "encoder", least=1)
-        if self.reading not in ("text", "code"):
-            raise ConfigError(f"reading must be 'text' or 'code'; got {self.reading!r}.")
+        require_choice("reading", self.reading, ("text", "code"))
 
     def stack(
         self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
@@ -80,8 +80,7 @@ class FrontierNet:
     def __post_init__(self) -> None:
         """Checks the settings."""
         _set_units(self, "hidden", least=1)
-        if self.structure not in ("monotone", "free"):
-            raise ConfigError(f"structure must be 'monotone' or 'free'; got {self.structure!r}.")
+        require_choice("structure", self.structure, ("monotone", "free"))
 
     def stack(
         self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bmdp.checks import require_choice
+from bmdp.checks import require_choice, require_count
 from bmdp.errors import ConfigError
 
 
@@ -47,8 +47,7 @@ class Regression:
     def __post_init__(self) -> None:
         """Checks the settings."""
         for name in ("steps", "check_every", "patience"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be from 1 on; got {getattr(self, name)}.")
+            require_count(name, getattr(self, name), 1)
         for name in ("batch_size", "clip", "stop_loss"):
             value = getattr(self, name)
             if value is not None and value <= 0:

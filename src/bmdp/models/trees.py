@@ -22,6 +22,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray, IntArray
+from bmdp.checks import require_count
 from bmdp.errors import ConfigError, MissingDependency
 from bmdp.models.plain import PlainFitter, Rows, flat_states
 from bmdp.models.problem import Fitter, Problem
@@ -53,9 +54,7 @@ class TreesModel:
     def __post_init__(self) -> None:
         """Checks the settings."""
         for name in ("n_trees", "min_leaf"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number from 1 on; got {value!r}.")
+            require_count(name, getattr(self, name), 1)
         if not 0 < self.max_features <= 1:
             raise ConfigError(
                 f"max_features must be above 0 and at most 1; got {self.max_features}."

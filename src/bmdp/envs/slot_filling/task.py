@@ -3,12 +3,11 @@
 Each slot is right or wrong, and the system does not see which. At its turn it may
 
 - ask for slot i *by voice*: with probability `error_rate` the value is misunderstood. Either way
-the
-  old value is overwritten, and the recogniser gives a score, logistic of a normal number whose mean
-  is higher where it understood;
-- ask for slot i *by key pad*: the value is right, with score 1, but the user may hang up; -
-*summarise*: if all slots are right the dialogue succeeds and pays 100, else the user denies, which
-  costs no more than a turn, and tells that some slot is wrong.
+  the old value is overwritten, and the recogniser gives a score, logistic of a normal number whose
+  mean is higher where it understood;
+- ask for slot i *by key pad*: the value is right, with score 1, but the user may hang up;
+- *summarise*: if all slots are right the dialogue succeeds and pays 100, else the user denies,
+  which costs no more than a turn, and tells that some slot is wrong.
 
 After a turn it is asked, in this order: success? was it the last turn? did the user hang up? Only a
 hang-up before the last turn costs 1.
