@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from bmdp import BFTQConfig, ConfigError
 from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
 from bmdp.models import KernelModel
-from bmdp.models.kernel import bumps, directions, far_apart
+from bmdp.models.bumps import bumps, directions, far_apart
 from bmdp.models.problem import Problem
 from training import SPEC
 
@@ -230,12 +230,13 @@ def test_among_many_rows_some_judge_and_all_are_fitted():
 def test_rows_in_parts_are_fitted_and_valued_as_in_one_piece(monkeypatch):
     states, targets = data(2500)
     whole = values(fitted(FEW, problem_of(states), targets), states[:50])
-    monkeypatch.setattr("bmdp.models.kernel._CHUNK", 100)
     sizes = []
-    monkeypatch.setattr(
-        "bmdp.models.kernel.bumps",
-        lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
-    )
+    for module in ("bumps", "kernel"):
+        monkeypatch.setattr(f"bmdp.models.{module}._CHUNK", 100)
+        monkeypatch.setattr(
+            f"bmdp.models.{module}.bumps",
+            lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
+        )
     parts = fitted(FEW, problem_of(states), targets)
     assert sizes.count(1024) > sizes.count(2500 - 2 * 1024) > 0
     sizes.clear()
