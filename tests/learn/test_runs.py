@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +128,27 @@ def test_a_run_that_is_killed_at_any_record_ends_as_if_it_had_not_been(whole, tm
         train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(n_records))
     resume(tmp_path / "run")
     assert_as_whole(tmp_path / "run", whole)
+
+
+def test_a_run_that_is_killed_before_it_drops_a_learner_drops_it_later(
+    whole, tmp_path, monkeypatch
+):
+    unlink = Path.unlink
+
+    def killed(path, missing_ok=False):
+        if path.name == "fit.safetensors":
+            raise Killed
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(Killed):
+            train(SPEC, tmp_path / "run", seed=0)
+    left = sorted(os.listdir(tmp_path / "run" / "round-000"))
+    assert left == ["batch.npz", "fit.safetensors", "policy"]
+    resume(tmp_path / "run")
+    assert sorted(os.listdir(tmp_path / "run" / "round-000")) == ["batch.npz", "policy"]
+    assert content(tmp_path / "run" / "policy") == content(whole / "policy")
 
 
 @pytest.mark.parametrize("n_writes", range(1, 110, 9))
