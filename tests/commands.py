@@ -16,9 +16,9 @@ def assert_is_user_error(result, *words, after_notes=False):
     """One line that has these words, and nothing else but notes, if there may be any."""
     assert result.exit_code == 1
     assert result.stdout == ""
-    told = [line for line in result.stderr.splitlines() if line]
+    told = result.stderr.splitlines()
     if after_notes:
-        told = [line for line in told if not line.startswith("note: ")]
+        told = [line for line in told if line and not line.startswith("note: ")]
     (line,) = told
     assert line.startswith("error: ")
     for word in words:
