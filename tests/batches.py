@@ -99,6 +99,30 @@ def exhaustive_batch(model, *, parts, n_copies):
     )
 
 
+def every_step(model, n_steps, *, n_copies=1, last=None):
+    """All transitions at every step; at the last one those of another model, if given."""
+    batches = []
+    for step in range(n_steps):
+        is_last = step == n_steps - 1
+        rows = exhaustive_batch(
+            last if last is not None and is_last else model, parts=4, n_copies=n_copies
+        ).to_arrays()
+        rows["step"] = np.full(len(rows["action"]), step)
+        rows["terminal"] = rows["terminal"] | is_last
+        batches.append(TransitionBatch.from_arrays(rows, n_actions=model.n_actions))
+    return end_to_end(batches)
+
+
+def seen_with(batch, *columns):
+    """A batch whose states begin with more numbers, each a function of the step and the row."""
+    arrays = batch.to_arrays()
+    row = np.arange(len(batch))
+    for name, later in (("state", 0), ("next_state", 1)):
+        more = [column(batch.step + later, row) for column in columns]
+        arrays[name] = np.column_stack([*more, arrays[name]])
+    return TransitionBatch.from_arrays(arrays, n_actions=batch.n_actions)
+
+
 class Memory:
     """Keeps what a fit needs in memory, and kills the fit at an iteration."""
 

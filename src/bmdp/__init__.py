@@ -24,7 +24,10 @@ from bmdp.randomness import EpisodeStreams
 
 __version__ = "0.1.0"
 
-_LEARNING = ("BFTQ", "FTQ", "BFTQConfig", "FTQConfig", "TrainingSpec", "explore", "preset")
+_LEARNING = (
+    *("BFTQ", "FTQ", "BFTQConfig", "FTQConfig", "Prediction", "TrainingSpec"),
+    *("explore", "fitted_evaluation", "preset"),
+)
 """Names of `bmdp.learn`, which is imported when one of them is asked for: it imports torch."""
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "Mixture",
     "ModelError",
     "PolicyError",
+    "Prediction",
     "StoreError",
     "TrainingSpec",
     "TransitionBatch",
@@ -56,6 +60,7 @@ __all__ = [
     "evaluate",
     "exact",
     "explore",
+    "fitted_evaluation",
     "frontier",
     "hull_mixture",
     "load_policy",

@@ -9,6 +9,7 @@ from bmdp.cli import evaluate as verb
 from bmdp.envs import Corridors, corridors
 from bmdp.envs.slots import find_spec
 from bmdp.learn import EnvConfig, Exploration, train
+from bmdp.learn.run_folder import RunFolder
 from training import LEARNER, SPEC
 
 
@@ -70,6 +71,30 @@ def test_without_budgets_it_is_eleven_of_the_policy(in_corridors, quick_optimum)
     found = json.loads(run(in_corridors, "--episodes", 1, "--json").stdout)
     assert [row["budget"] for row in found["rows"]] == pytest.approx([i / 10 for i in range(11)])
     assert found["rows"][0]["cost_high"] is None  # one episode says nothing
+
+
+def test_what_was_predicted_stands_beside_what_came_of_it(tmp_path):
+    spec = replace(SPEC, env=EnvConfig("corridors", {"height": 5}), held_out=0.3)
+    train(spec, tmp_path / "run", seed=0)
+    predicted = RunFolder(tmp_path / "run").prediction()
+    asked = (tmp_path / "run", "--budgets", 0.5, "--budgets", 0.95, "--episodes", 5)
+    rows = json.loads(run(*asked, "--json").stdout)["rows"]
+    for name in ("reward", "cost"):
+        between = sum(predicted[name][-2:]) / 2
+        expected = pytest.approx([predicted[name][5], between])
+        assert [row[f"predicted_{name}"] for row in rows] == expected
+    table = [line.split("│")[1:-1] for line in run(*asked).stdout.splitlines() if "│" in line]
+    beside = [[float(cell) for cell in row] for row in table if len(row) == 5]
+    assert [row[0] for row in beside] == [0.5, 0.95]
+    assert beside[0][1:3] == pytest.approx([predicted["cost"][5], rows[0]["cost"]], abs=5e-4)
+    assert beside[0][3:] == pytest.approx([predicted["reward"][5], rows[0]["reward"]], rel=1e-3)
+
+
+def test_without_a_prediction_there_is_none_beside(in_corridors, quick_optimum):
+    result = run(in_corridors, "--budgets", 0.5, "--episodes", 5)
+    assert "predicted" not in result.stdout
+    found = json.loads(run(in_corridors, "--budgets", 0.5, "--episodes", 5, "--json").stdout)
+    assert "predicted_cost" not in found["rows"][0]
 
 
 @pytest.mark.parametrize("name", ["two-way", "corridors"])

@@ -61,9 +61,10 @@ def test_an_environment_is_trained_in_as_by_the_library(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"policy: {tmp_path / 'run' / 'policy'}\n"
     told_lines = lines(result.stderr)
-    assert len(told_lines) == 4
+    assert len(told_lines) == 5
     assert told_lines[0].startswith("round 1/2: ")
     assert "iteration 2/2, loss" in told_lines[3]
+    assert told_lines[4].startswith("note: no episodes were held out, so all promises are the mod")
     train(spec_of(RunFolder(tmp_path / "run")), tmp_path / "other", seed=7)
     assert content(tmp_path / "run" / "policy") == content(tmp_path / "other" / "policy")
 
@@ -110,6 +111,41 @@ def test_the_result_is_there_as_json(tmp_path):
     assert Path(found["policy"]).is_dir()
 
 
+# What to expect
+
+HELD_OUT = ("--set=held_out=0.3", "--set=learner.model=LinearModel")
+
+
+def test_what_to_expect_is_told_if_episodes_are_held_out(tmp_path):
+    result = run("corridors", *OPTIONS, *HELD_OUT, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert lines(result.stderr)[-1].startswith("round 2/2: prediction from 12 held-out episodes")
+    predicted = RunFolder(tmp_path / "run").prediction()
+    rows = [line.split("│")[1:4] for line in lines(result.stdout) if "│" in line]
+    assert [float(row[0]) for row in rows] == pytest.approx(predicted["budgets"])
+    assert [float(row[1]) for row in rows] == pytest.approx(predicted["cost"], abs=5e-4)
+    assert [float(row[2]) for row in rows] == pytest.approx(predicted["reward"], rel=1e-3)
+    assert lines(result.stdout)[-1] == "predicted from 12 episodes that were not learned from"
+    found = json.loads(run("--resume", tmp_path / "run", "--json").stdout)
+    assert found["prediction"] == predicted
+    assert found["last"]["kind"] == "iteration"
+
+
+def test_without_held_out_episodes_nothing_is_predicted(tmp_path):
+    result = run("corridors", *OPTIONS, "--out", tmp_path / "run", "--json")
+    assert json.loads(result.stdout)["prediction"] is None
+    (note,) = [line for line in lines(result.stderr) if line.startswith("note")]
+    assert "which are optimistic; --set held_out=0.2 holds some out" in note
+
+
+def test_episodes_of_a_log_can_be_held_out(tmp_path, log):
+    options = ("--gamma", 1, *FAST, *HELD_OUT, "--out", tmp_path / "run")
+    result = run("--data", log, *options)
+    assert result.exit_code == 0, result.stderr
+    assert "predicted from 18 episodes that were not learned from" in result.stdout
+    assert spec_of(RunFolder(tmp_path / "run")).held_out == 0.3
+
+
 def test_a_terminal_sees_how_far_it_is(tmp_path, monkeypatch):
     seen = []
     update = progress.Progress.update
@@ -149,7 +185,7 @@ def test_control_c_is_told_in_one_line_with_the_command(tmp_path, monkeypatch):
     assert content(folder / "policy") == content(tmp_path / "whole" / "policy")
     assert told(RunFolder(folder).records()) == told(RunFolder(tmp_path / "whole").records())
     result = run("--resume", folder)
-    assert (result.exit_code, result.stderr) == (0, f"{folder} is finished.\n")
+    assert (result.exit_code, lines(result.stderr)[0]) == (0, f"{folder} is finished.")
 
 
 def test_a_folder_is_overwritten_only_by_force_and_only_if_it_is_a_run(tmp_path):

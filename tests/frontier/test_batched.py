@@ -16,6 +16,7 @@ from bmdp.frontier import (
     frontier_vertices,
 )
 from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
+from devices import each_device
 from oracles.greedy import nested_program, nested_program_exactly
 
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-14}
@@ -288,14 +289,75 @@ def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets)
     assert n_infeasible == n_below > 0
 
 
-def test_one_function_that_does_both_gives_its_own_frontier():
+@DTYPES
+@pytest.mark.parametrize("n_budgets", [1, 4])
+def test_whoever_chooses_may_set_the_probability_too(dtype, n_budgets):
+    n = scaled(2000)
+    costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
+    other_costs, other_rewards, _ = clouds(n, 12, seed=1, dtype=dtype)
+    asked = (betas[:, None] + np.linspace(-0.5, 0.5, n_budgets)).astype(dtype)
+    others = (other_costs, other_rewards)
+    values, n_infeasible = crossed_values((costs, rewards), others, asked, chooser_mixes=True)
+    n_below = 0
+    for i in range(n):
+        frontier = upper_frontier(costs[i], rewards[i])
+        for k, beta in enumerate(asked[i]):
+            mixture = hull_mixture(frontier, float(beta))
+            low, high = frontier.index[mixture.lower], frontier.index[mixture.upper]
+            p = mixture.p_upper
+            expected = [(1 - p) * c[i, low] + p * c[i, high] for c in (other_rewards, other_costs)]
+            assert values[i, k].tolist() == pytest.approx(expected, abs=1e-5)
+            n_below += mixture.status == 0
+    assert n_infeasible == n_below > 0
+
+
+def test_the_two_functions_may_be_of_different_precision():
+    costs, rewards, betas = clouds(scaled(200), 12, seed=0)
+    others = [column.astype(np.float32) for column in clouds(scaled(200), 12, seed=1)[:2]]
+    exact = [column.astype(np.float64) for column in others]
+    for mixes in (False, True):
+        asked = betas[:, None]
+        found, _ = crossed_values((costs, rewards), others, asked, chooser_mixes=mixes)
+        same, _ = crossed_values((costs, rewards), exact, asked, chooser_mixes=mixes)
+        assert found == pytest.approx(same, abs=1e-5)
+
+
+@pytest.mark.parametrize("chooser_mixes", [False, True])
+def test_one_function_that_does_both_gives_its_own_frontier(chooser_mixes):
     costs, rewards, _ = clouds(scaled(500), 12, seed=2)
     betas = np.linspace(-2, 2, 9)
     v_r, v_c = frontier_values(costs, rewards, betas)
     asked = np.broadcast_to(betas, (len(costs), 9))
-    values, _ = crossed_values((costs, rewards), (costs, rewards), asked)
+    points = (costs, rewards)
+    values, _ = crossed_values(points, points, asked, chooser_mixes=chooser_mixes)
     assert values[..., 0] == pytest.approx(v_r, abs=1e-12)
     assert values[..., 1] == pytest.approx(v_c, abs=1e-12)
+
+
+@DTYPES
+@pytest.mark.parametrize("chooser_mixes", [False, True])
+@each_device
+def test_crossed_values_of_tensors_are_those_of_arrays(dtype, chooser_mixes, device):
+    costs, rewards, betas = clouds(scaled(3000), 12, seed=0, dtype=dtype)
+    other_costs, other_rewards, _ = clouds(scaled(3000), 12, seed=1, dtype=dtype)
+    asked = (betas[:, None] + np.linspace(-0.5, 0.5, 5)).astype(dtype)
+    every = (costs, rewards), (other_costs, other_rewards), asked
+    one, other, at = every
+    expected, n_expected = crossed_values(*every, chooser_mixes=chooser_mixes)
+    found, n_infeasible = crossed_values(
+        tuple(torch.tensor(c, device=device) for c in one),
+        tuple(torch.tensor(c, device=device) for c in other),
+        torch.tensor(at, device=device),
+        chooser_mixes=chooser_mixes,
+    )
+    np.testing.assert_allclose(found.cpu().numpy(), expected, atol=1e-4)
+    assert n_infeasible == n_expected > 0
+
+
+def test_no_states_have_no_crossed_values():
+    none = torch.empty((0, 3))
+    values, n_infeasible = crossed_values((none, none), (none, none), torch.empty((0, 2)))
+    assert (tuple(values.shape), n_infeasible) == ((0, 2, 2), 0)
 
 
 def test_values_that_are_not_finite_are_refused_wherever_they_are():

@@ -107,12 +107,13 @@ def test_models_that_check_each_other_are_not_deceived_by_noise(folds, on_grid):
     budgets = grid if on_grid else torch.full((2000, 1), 0.5)
     plain = {"n_budgets": 11, "slope_cap": 0.0, "cost_floor": -1e9}
     found = {}
-    for valuation, values in (("crossed", noise), ("self", noise[:1])):
+    for valuation, values in (("crossed", noise), ("values", noise), ("self", noise[:1])):
         settings = config(valuation=valuation, folds=folds, **plain)
         fit = Fit(settings, batch, 0, torch.device("cpu"))
         found[valuation] = fit._next_values(values, np.arange(2000), budgets).values[:, :, 0]
-    error = found["crossed"].mean(dim=1).std() / 2000**0.5
-    assert abs(float(found["crossed"].mean())) < 4 * float(error)
+    for honest in ("crossed", "values"):
+        error = found[honest].mean(dim=1).std() / 2000**0.5
+        assert abs(float(found[honest].mean())) < 4 * float(error)
     assert float(found["self"].mean()) > 0.5
 
 
@@ -123,6 +124,19 @@ def test_the_mean_of_all_models_acts():
     assert len(values) == 4
     for found, parts in zip(policy.q_function(states), zip(*values, strict=True), strict=True):
         np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-5, atol=1e-7)
+
+
+def test_a_pessimist_acts_on_less_than_the_mean():
+    settings = {"valuation": "pessimistic", "caution": 0.75, "folds": 3, "iterations": 2}
+    learner = BFTQ(config(**settings, regression=Regression(steps=3)))
+    policy = learner.fit(bandit(100), seed=0, device="cpu")
+    states = np.random.default_rng(5).normal(size=(10, 2))
+    rewards, costs = zip(*(q(states) for q in policy.q_function.functions), strict=True)
+    q_r, q_c = policy.q_function(states)
+    expected_r = np.mean(rewards, axis=0) - 0.75 * np.std(rewards, axis=0)
+    expected_c = np.mean(costs, axis=0) + 0.75 * np.std(costs, axis=0)
+    np.testing.assert_allclose(q_r, expected_r, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(q_c, expected_c, rtol=1e-5, atol=1e-6)
 
 
 def test_two_models_act_by_their_mean_or_crossed():
@@ -158,7 +172,12 @@ def test_costs_may_have_a_discount_of_their_own():
         ({"iterations": 0}, "iterations must be a whole number from 1 on"),
         ({"slope_cap": -1.0}, "slope_cap must be from 0 on"),
         ({"reward_scale": 0.0}, "reward_scale must be above 0"),
-        ({"valuation": "double"}, "valuation must be one of crossed, self; got 'double'"),
+        ({"valuation": "double"}, "one of crossed, values, pessimistic, self; got 'double'"),
+        ({"caution": np.inf}, "caution must be finite; got inf"),
+        (
+            {"acting": "crossed", "valuation": "pessimistic"},
+            "acting must be 'average' with valuation 'pessimistic'",
+        ),
         ({"acting": "vote"}, "acting must be one of average, crossed"),
         ({"folds": 1}, "folds must be a whole number from 2 on"),
         ({"folds": 3, "acting": "crossed"}, "acting 'crossed' is of two models; got folds=3"),

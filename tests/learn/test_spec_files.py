@@ -55,6 +55,14 @@ def test_what_is_not_there_has_its_default():
     assert spec == DataSpec(FTQConfig(gamma=1.0))
 
 
+def test_settings_that_were_written_before_there_was_curiosity_are_read():
+    old = to_json(preset("corridors"))
+    for name in ("bonus", "weight", "cell", "budgets"):
+        del old["exploration"][name]
+    del old["learner"]["caution"]
+    assert from_json(old) == preset("corridors")
+
+
 def test_what_json_cannot_say_is_refused_by_name():
     class Mine:
         covers_grid = False
@@ -96,7 +104,13 @@ def test_what_is_no_specification_is_refused(value, message):
         ('learner.model={"kind": "TableModel"}', "learner.model", TableModel()),
         ("learner.model.hidden=[3, 4]", "learner.model.hidden", (3, 4)),
         ("learner.regression.keep_moments=false", "learner.regression.keep_moments", False),
+        ("learner.valuation=pessimistic", "learner.valuation", "pessimistic"),
+        ("learner.caution=-1", "learner.caution", -1.0),
         ("exploration.rounds=3", "exploration.rounds", 3),
+        ("exploration.bonus=count", "exploration.bonus", "count"),
+        ("exploration.weight=1", "exploration.weight", 1.0),
+        ("exploration.cell=2", "exploration.cell", 2.0),
+        ("exploration.budgets=uncertain", "exploration.budgets", "uncertain"),
         ("env.id=slot-filling", "env.id", "slot-filling"),
     ],
 )
@@ -133,7 +147,9 @@ def test_settings_of_a_foreign_environment_are_taken_as_they_are():
         ("learner.iterations=2.5", "learner.iterations must be a whole number; got 2.5"),
         ("learner.budget_range=1", r"learner.budget_range must be a list such as \[1, 2\]; got 1"),
         ("learner.budget_range=[0, 1, 2]", "learner.budget_range must be a list of 2"),
-        ("learner.valuation=both", "learner.valuation must be one of crossed, self; got 'both'"),
+        ("learner.valuation=both", "learner.valuation must be one of crossed, values, pessimi"),
+        ("exploration.bonus=novelty", "exploration.bonus must be one of none, count, ensemble, t"),
+        ("exploration.weight=-1", "weight must be finite and from 0 on; got -1.0"),
         ("learner.regression.keep_moments=1", "keep_moments must be true or false; got 1"),
         ("env.id=3", "env.id must be a word; got 3"),
         ("env.settings=3", "env.settings must be settings by name; got 3"),

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from bmdp import hull_mixture, upper_frontier
-from bmdp.learn.targets import mixture_values
+from batches import bandit
+from bmdp import BFTQConfig, hull_mixture, upper_frontier
+from bmdp.learn.fit import Fit
+from bmdp.learn.targets import cautious, mixture_values
+from bmdp.models import LinearModel
 from bmdp.policies.greedy import GreedyRule, capped, crossed_share
 
 
@@ -18,6 +21,14 @@ def grids(n=40, n_actions=3, n_budgets=7, seed=0):
 
 def points(grid, n):
     return grid[n, 1].flatten().numpy(), grid[n, 0].flatten().numpy()
+
+
+def plain_value(choosing, valuing, beta):
+    """Reward and cost by the one of what the other does at a budget; costs and rewards of each."""
+    frontier = upper_frontier(*choosing)
+    mixture = hull_mixture(frontier, beta)
+    low, high, p = frontier.index[mixture.lower], frontier.index[mixture.upper], mixture.p_upper
+    return [(1 - p) * column[low] + p * column[high] for column in valuing[::-1]]
 
 
 @pytest.mark.parametrize("n_labels", [1, 4])
@@ -69,6 +80,97 @@ def test_another_function_values_the_vertices_and_sets_the_probability(n_labels)
                 (1 - share) * values[low] + share * values[high] for values in (rewards, costs)
             ]
             assert found[n, k].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_another_function_may_only_say_what_the_mixture_is_worth(n_labels):
+    choosing, valuing = grids(seed=0), grids(seed=1)
+    budgets = torch.tensor(
+        np.random.default_rng(2).normal(size=(40, n_labels)), dtype=torch.float32
+    )
+    found = mixture_values(choosing, valuing, budgets, GreedyRule(), chooser_mixes=True).values
+    for n in range(40):
+        for k in range(n_labels):
+            expected = plain_value(points(choosing, n), points(valuing, n), float(budgets[n, k]))
+            assert found[n, k].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2])
+@pytest.mark.parametrize(("mixes", "expected"), [(False, [3.0, 0.5]), (True, [5.0, 1.0])])
+def test_who_sets_the_probability_decides_what_is_spent(n_labels, mixes, expected):
+    """Half a unit buys half of what costs one by the chooser, a quarter of what costs two."""
+    choosing = torch.tensor([[[[0.0, 10.0]], [[0.0, 1.0]]]])
+    valuing = torch.tensor([[[[1.0, 9.0]], [[0.0, 2.0]]]])
+    budgets = torch.full((1, n_labels), 0.5)
+    found = mixture_values(choosing, valuing, budgets, GreedyRule(), chooser_mixes=mixes).values
+    assert found[0, 0].tolist() == pytest.approx(expected)
+
+
+def test_caution_takes_deviations_from_rewards_and_adds_them_to_costs():
+    values = torch.stack([grids(seed=seed) for seed in range(3)])
+    for caution in (0.0, 0.7, -2.0):
+        found = cautious(values, caution).numpy()
+        mean, deviation = values.numpy().mean(axis=0), values.numpy().std(axis=0)
+        np.testing.assert_allclose(
+            found[:, 0], mean[:, 0] - caution * deviation[:, 0], rtol=0, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            found[:, 1], mean[:, 1] + caution * deviation[:, 1], rtol=0, atol=1e-5
+        )
+
+
+def next_values(values, budgets, **settings):
+    """What a learner takes next states to be worth, given the Q-values of its models."""
+    config = BFTQConfig(
+        gamma=1.0,
+        n_budgets=7,
+        folds=len(values),
+        model=LinearModel(),
+        slope_cap=0.0,
+        cost_floor=-1e9,
+        **settings,
+    )
+    fit = Fit(config, bandit(40), 0, torch.device("cpu"))
+    return fit._next_values(values, np.arange(40), budgets)
+
+
+@pytest.mark.parametrize("caution", [1.0, -0.5])
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_a_pessimist_chooses_and_values_by_what_is_left_of_the_mean(caution, n_labels):
+    values = torch.stack([grids(seed=seed) for seed in range(4)])
+    budgets = torch.tensor(
+        np.random.default_rng(9).normal(size=(40, n_labels)), dtype=torch.float32
+    )
+    found = next_values(values, budgets, valuation="pessimistic", caution=caution)
+    mean, deviation = values.numpy().mean(axis=0), values.numpy().std(axis=0)
+    n_infeasible = 0
+    for n in range(40):
+        costs = (mean[n, 1] + caution * deviation[n, 1]).ravel()
+        rewards = (mean[n, 0] - caution * deviation[n, 0]).ravel()
+        for k in range(n_labels):
+            mixture = hull_mixture(upper_frontier(costs, rewards), float(budgets[n, k]))
+            expected = (mixture.reward, mixture.cost)
+            assert found.values[n, k].tolist() == pytest.approx(expected, abs=1e-4)
+            n_infeasible += mixture.status == 0
+    assert found.n_infeasible == n_infeasible > 0
+
+
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_with_values_the_others_do_everything_but_value(n_labels):
+    values = torch.stack([grids(seed=seed) for seed in range(3)])
+    budgets = torch.tensor(
+        np.random.default_rng(9).normal(size=(40, n_labels)), dtype=torch.float32
+    )
+    found = next_values(values, budgets, valuation="values").values
+    for n in range(40):
+        for k in range(n_labels):
+            parts = []
+            for e in range(3):
+                others = torch.stack([values[i] for i in range(3) if i != e]).mean(dim=0)
+                parts.append(
+                    plain_value(points(others, n), points(values[e], n), float(budgets[n, k]))
+                )
+            assert found[n, k].tolist() == pytest.approx(np.mean(parts, axis=0), abs=1e-4)
 
 
 @pytest.mark.parametrize("n_labels", [1, 2])

@@ -13,6 +13,8 @@ from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
 from bmdp.models import KernelModel
 from bmdp.models.bumps import bumps, directions, far_apart
 from bmdp.models.problem import Problem
+from devices import needs_gpu
+from fitters import fitter_of
 from training import SPEC
 
 GRID = np.linspace(0, 1, 3)
@@ -32,7 +34,7 @@ def data(n=40, seed=0, n_numbers=2):
 
 
 def fitted(model, problem, targets):
-    fitter = model.fitter(problem)
+    fitter = fitter_of(model, problem)
     fitter.fit("iteration-0", torch.tensor(GRID), torch.tensor(targets))
     return fitter
 
@@ -88,7 +90,7 @@ def test_with_all_rows_as_centres_each_action_has_its_kernel_ridge_regression(le
         regression = by_all(rows[own], flat(targets[own] - mean), length, ridge)
         expected = mean + regression(asked).reshape(20, 3, 2)
         found = values(fitter, others)[:, action]
-        np.testing.assert_allclose(found, expected * [7, 1], atol=1e-9)
+        np.testing.assert_allclose(found, expected * [7, 1], atol=5e-4)
 
 
 @pytest.mark.parametrize(("length", "ridge"), [(1.0, 1e-2), (2.0, 0.1), (4.0, 1e-4), (4.0, 1.0)])
@@ -112,7 +114,7 @@ def test_with_all_rows_as_centres_values_are_what_scikit_learn_predicts():
     reference.fit(rows, flat(targets - mean))
     others = data(20, seed=1)[0]
     expected = mean + reference.predict(scaled(others, states)).reshape(20, 3, 2)
-    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-9)
+    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=5e-4)
 
 
 def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
@@ -124,13 +126,18 @@ def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
     others = data(20, seed=1)[0]
     regression = by_centres(centres)(rows, flat(targets - mean), 0.8, 1e-2)
     expected = mean + regression(scaled(others, states)).reshape(20, 3, 2)
-    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-8)
+    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=5e-4)
 
 
 def test_bumps_fall_with_the_distance_to_a_centre():
     rows, centres = np.random.default_rng(0).normal(size=(2, 30, 3))
+    rows, centres = torch.tensor(rows), torch.tensor(centres)
     np.testing.assert_allclose(bumps(rows, centres, 0.7), kernel(rows, centres, 0.7), atol=1e-12)
-    assert np.diag(bumps(1e3 * rows, 1e3 * rows, 0.7)).max() <= 1
+    lengths = torch.linspace(0.5, 2, 30, dtype=torch.float64)
+    for i, length in enumerate(lengths):
+        expected = kernel(rows, centres, float(length))[:, i]
+        np.testing.assert_allclose(bumps(rows, centres, lengths)[:, i], expected, atol=1e-12)
+    assert bumps(1e3 * rows, 1e3 * rows, 0.7).diag().max() <= 1
 
 
 # The length and the ridge
@@ -188,8 +195,10 @@ def test_what_a_row_would_be_given_by_the_others_follows_from_its_share_in_its_v
     states, targets = data(30)
     rows, columns = scaled(states, states), flat(targets)
     centres = rows[:n_centres]
-    _, sizes, features = directions(rows, centres, 0.5)
-    np.testing.assert_allclose(features.T @ features, np.diag(sizes), atol=1e-9)
+    _, sizes, features = (
+        found.numpy() for found in directions(torch.tensor(rows), torch.tensor(centres), 0.5)
+    )
+    np.testing.assert_allclose(features.T @ features, np.diag(sizes), atol=5e-4)
     shares = (features / (sizes + ridge)) @ features.T  # of rows in the values of rows
     found = (columns - shares @ columns) / (1 - np.diag(shares))[:, None]
     expected = left_out_errors(rows, columns, by_centres(centres), 0.5, ridge)
@@ -231,17 +240,28 @@ def test_rows_in_parts_are_fitted_and_valued_as_in_one_piece(monkeypatch):
     states, targets = data(2500)
     whole = values(fitted(FEW, problem_of(states), targets), states[:50])
     sizes = []
-    for module in ("bumps", "kernel"):
-        monkeypatch.setattr(f"bmdp.models.{module}._CHUNK", 100)
-        monkeypatch.setattr(
-            f"bmdp.models.{module}.bumps",
-            lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
-        )
+    monkeypatch.setattr("bmdp.models.bumps._CHUNK", 100)
+    monkeypatch.setattr(
+        "bmdp.models.bumps.bumps",
+        lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
+    )
     parts = fitted(FEW, problem_of(states), targets)
     assert sizes.count(1024) > sizes.count(2500 - 2 * 1024) > 0
     sizes.clear()
-    np.testing.assert_allclose(values(parts, states[:50]), whole, atol=1e-9)
+    np.testing.assert_allclose(values(parts, states[:50]), whole, atol=5e-4)
     assert sizes == [5] * 10  # as 12 centres and 2 * 3 values of a row are within 100
+
+
+@needs_gpu
+def test_a_gpu_fits_as_the_cpu_does():
+    states, targets = data(3000)
+    problem = problem_of(states, np.arange(3000) % 2, 2)
+    model = KernelModel(50, (0.3, 0.6), (1e-2, 1.0))
+    here, there = fitter_of(model, problem), fitter_of(model, problem, "cuda")
+    for fitter in (here, there):
+        fitter.fit("iteration-0", torch.tensor(GRID), torch.tensor(targets))
+    assert there.grid(states).is_cuda
+    np.testing.assert_allclose(values(there, states), values(here, states), atol=5e-4)
 
 
 # Budgets
@@ -255,7 +275,7 @@ def test_a_fit_to_a_sum_is_the_sum_of_fits(model):
         values(fitted(model, problem_of(states), targets), states)
         for targets in (one, other, 2 * one - other)
     )
-    np.testing.assert_allclose(both, 2 * a - b, atol=1e-9)
+    np.testing.assert_allclose(both, 2 * a - b, atol=5e-4)
 
 
 def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
@@ -267,8 +287,8 @@ def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
     fitter = fitted(KernelModel(), problem_of(states), np.stack((q_r, q_r / 9), axis=-1))
     found = values(fitter, rng.normal(size=(50, 2)))[:, 0]
     rises = found[:, [1, 2]] - found[:, [0]]
-    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=1e-9)
-    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=1e-9)
+    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=5e-4)
+    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=5e-4)
     assert (rises > 0).all()
 
 
@@ -320,7 +340,7 @@ def test_rows_that_repeat_a_state_count_as_often_as_they_do():
     own = kernel(unique, unique, 0.5)
     weights = np.linalg.solve(own + 0.1 * np.diag(1 / counts), means.reshape(30, -1))
     expected = mean + (own @ weights).reshape(30, 3, 2)
-    np.testing.assert_allclose(values(fitter, states)[:, 0], expected, atol=1e-7)
+    np.testing.assert_allclose(values(fitter, states)[:, 0], expected, atol=5e-4)
 
 
 def test_states_that_never_change_have_the_mean_target():
@@ -335,7 +355,7 @@ def test_a_number_that_never_changes_is_as_if_it_were_not_there():
     wide = np.column_stack([states, np.full(40, 0.1)])
     with_it = values(fitted(FEW, problem_of(wide), targets), wide)
     without = values(fitted(FEW, problem_of(states), targets), states)
-    np.testing.assert_allclose(with_it, without, atol=1e-9)
+    np.testing.assert_allclose(with_it, without, atol=5e-4)
 
 
 def test_targets_that_never_change_are_met_and_leave_the_choice_to_the_others():

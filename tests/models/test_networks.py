@@ -6,7 +6,7 @@ import torch
 
 from bmdp import ConfigError, load_policy
 from bmdp.models import EncoderNet, FrontierNet, NetworkQ
-from bmdp.models.stacks import flat_parameters, load_parameters
+from bmdp.models.stacks import Affine, flat_parameters, load_parameters
 from bmdp.policies import HullPolicy
 
 GRID = np.linspace(0, 1, 11)
@@ -167,3 +167,18 @@ def test_a_trained_network_is_stored_and_decides_as_before(network, tmp_path):
 def test_bad_shapes_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize("n", [512, 1300])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_gradients_in_parts_are_those_of_all_rows(n, has_bias):
+    rng = torch.Generator().manual_seed(0)
+    shapes = ((2, 1, 4), (2, n, 3), (2, 3, 4))
+    bias, *others = (torch.randn(s, generator=rng, requires_grad=True) for s in shapes)
+    inputs = [bias, *others] if has_bias else others
+    weights = torch.randn((2, n, 4), generator=rng)
+    found = Affine.apply(bias if has_bias else None, *others)
+    expected = torch.bmm(*others) + (bias if has_bias else 0)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad((v * weights).sum(), inputs) for v in (found, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)

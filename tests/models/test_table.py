@@ -16,6 +16,7 @@ from bmdp.learn.config import BFTQConfig
 from bmdp.models import KernelModel, LinearModel, TableModel, TableQ, TreesModel
 from bmdp.models.problem import Problem
 from bmdp.policies import HullPolicy
+from fitters import fitter_of
 
 GRID = np.linspace(0, 1, 5)
 PLAIN = [
@@ -47,7 +48,7 @@ def targets_for(problem, model, seed=1):
 
 
 def trained(model, problem):
-    fitter = model.fitter(problem)
+    fitter = fitter_of(model, problem)
     fitter.fit("iteration-0", *targets_for(problem, model))
     return fitter
 
@@ -97,7 +98,7 @@ def test_with_one_model_tabular_bftq_is_budgeted_value_iteration_too(iterations)
 def test_a_table_holds_the_mean_of_the_targets_of_its_rows():
     problem = small_problem()
     budgets, targets = targets_for(problem, TableModel())
-    fitter = TableModel().fitter(problem)
+    fitter = fitter_of(TableModel(), problem)
     fitter.fit("iteration-0", budgets, targets)
     own = problem.members[1] & (problem.states[:, 0] == 2) & (problem.actions == 1)
     assert own.sum() > 1
@@ -111,7 +112,7 @@ def test_a_table_keeps_0_for_what_never_occurs():
     problem = Problem(
         np.array([[5.0], [7.0]]), np.array([0, 1]), np.ones((1, 2), bool), 2, GRID, 1.0, 0
     )
-    fitter = TableModel().fitter(problem)
+    fitter = fitter_of(TableModel(), problem)
     fitter.fit("x", torch.tensor(GRID), torch.ones((2, 5, 2)))
     q_r, q_c = fitter.result(0)(np.array([4, 5, 6, 7, 10**6]))
     seen = [[0, 0], [1, 0], [0, 0], [0, 1], [0, 0]]
@@ -140,7 +141,7 @@ def test_states_of_a_table_are_whole_numbers(bad):
 @each_model
 def test_before_anything_is_fitted_a_model_is_0_everywhere(model):
     problem = small_problem()
-    fitter = model.fitter(problem)
+    fitter = fitter_of(model, problem)
     budgets, targets = targets_for(problem, model)
     squares = np.square(targets.numpy()).mean(axis=1).sum(axis=1)
     means = [squares[mask].mean() for mask in problem.members]
@@ -186,7 +187,7 @@ def test_the_grid_is_the_result_but_for_the_scale_of_rewards(model):
 def test_a_model_is_fitted_to_its_own_rows(model):
     problem = small_problem()
     budgets, targets = targets_for(problem, model)
-    fitter = model.fitter(problem)
+    fitter = fitter_of(model, problem)
     fitter.fit("iteration-0", budgets, targets)
     before = fitter.grid(problem.states)
     targets[torch.tensor(problem.members[1])] += 1
@@ -219,7 +220,7 @@ def test_a_grid_of_one_budget_will_do(model):
     problem = small_problem()
     problem = Problem(problem.states, problem.actions, problem.members, 3, np.zeros(1), 1.0, 0)
     targets = torch.tensor(problem.states[:, None].repeat(2, axis=2))  # Q is the state
-    fitter = model.fitter(problem)
+    fitter = fitter_of(model, problem)
     assert fitter.fit("iteration-0", torch.zeros(1), targets).last_loss < 0.8
     values = fitter.grid(np.array([[0.0], [3.0]]))[:, :, :, :, 0].numpy()
     assert (values[:, 1] - values[:, 0] > 1).all()
@@ -228,7 +229,7 @@ def test_a_grid_of_one_budget_will_do(model):
 @each_model
 def test_a_restored_fitter_goes_on_bit_by_bit(model):
     problem = small_problem()
-    fitter, other = trained(model, problem), model.fitter(problem)
+    fitter, other = trained(model, problem), fitter_of(model, problem)
     other.restore({name: array.copy() for name, array in fitter.arrays().items()})
     assert (other.grid(problem.states) == fitter.grid(problem.states)).all()
     later = targets_for(problem, model, seed=2)

@@ -1,5 +1,7 @@
 """Two Q-functions: one chooses, the other sets the probabilities; and the price on cost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.priced import PricedPolicy
 from bmdp.policies.staged import StagedPolicy
+from bmdp.policies.stored import from_stored, to_stored
 from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
 
 GRID = np.array([0.0, 0.5, 1.0])
@@ -32,6 +35,7 @@ CASES = {
     "mean": Case(
         HullPolicy(MeanQ((tables(0), tables(1))), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
     ),
+    "cautious": Case(HullPolicy(MeanQ((tables(0), tables(1)), 0.5), GRID), np.arange(6), 4),
     "priced": Case(PricedPolicy(tables(2), 0.5), np.arange(6), 4),
 }
 
@@ -62,6 +66,22 @@ def test_the_mean_of_both_is_what_is_shown():
     q_r, q_c = MeanQ((FIRST, SECOND))(STATES[:1])
     assert q_r[0, 1].tolist() == pytest.approx([1.1] * 3)
     assert q_c[0, 1].tolist() == [1.5] * 3
+
+
+def test_caution_lowers_rewards_and_raises_costs_by_deviations():
+    for caution in (2.0, -1.0):
+        q_r, q_c = MeanQ((FIRST, SECOND), caution)(STATES[:1])
+        assert q_r[0].tolist() == [[0.0] * 3, pytest.approx([1.1 - caution * 0.1] * 3)]
+        assert q_c[0].tolist() == [[0.0] * 3, pytest.approx([1.5 + caution * 0.5] * 3)]
+    with pytest.raises(ConfigError, match=r"MeanQ\.caution must be finite; got nan"):
+        MeanQ((FIRST, SECOND), float("nan"))
+
+
+def test_a_mean_that_was_stored_without_caution_has_none():
+    assert to_stored(MeanQ((FIRST, SECOND), 0.5)).settings == {"caution": 0.5}
+    old = from_stored(replace(to_stored(MeanQ((FIRST, SECOND), 0.5)), settings={}))
+    assert old.caution == 0
+    assert old(STATES[:1])[0][0, 1].tolist() == pytest.approx([1.1] * 3)
 
 
 def test_a_price_decides():

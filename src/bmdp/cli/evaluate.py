@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from gymnasium.envs.registration import EnvSpec
-from rich.console import Console
-from rich.table import Table
 
 from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
 from bmdp.cli.progress import episode_bar
+from bmdp.cli.tables import print_columns
 from bmdp.cli.values import parse_budgets
 from bmdp.envs import Corridors, SlotFilling, corridors, slot_filling
 from bmdp.evaluate import DialReport, Evaluation, measure_dial
@@ -66,7 +66,8 @@ def evaluate(  # noqa: PLR0913
             progress=progress,
         )
     report = None if optimum.frontier is None else measure_dial(found, optimum.frontier)
-    (_print_json if as_json else _print_table)(found, report, optimum)
+    columns = _columns(found, report) | _predicted(run, found)
+    (_print_json if as_json else _print_table)(found, report, optimum, columns)
 
 
 def known_optimum(spec: EnvSpec) -> Optimum:
@@ -97,35 +98,55 @@ def _columns(found: Evaluation, report: DialReport | None) -> dict[str, Any]:
     return columns
 
 
-def _print_table(found: Evaluation, report: DialReport | None, optimum: Optimum) -> None:
-    columns = _columns(found, report)
-    measures = [name for name in ("score", "overshoot", "dial_error") if name in columns]
-    table = Table()
-    for name in ("asked", "cost", f"{found.confidence:.0%} interval", "reward", *measures):
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
-    for i, budget in enumerate(found.budgets):
-        row = {name: values[i] for name, values in columns.items()}
-        table.add_row(
-            f"{budget:g}",
-            f"{row['cost']:.3f}",
-            f"{row['cost_low']:.3f} to {row['cost_high']:.3f}",
-            f"{row['reward']:.4g}",
-            *(f"{row[name]:.3f}" for name in measures),
-        )
-    console = Console()
-    console.print(table)
-    told = [f"{found.n_episodes:,} episodes a budget in {found.env}, gamma {found.gamma:g}"]
+def _predicted(run: Path, found: Evaluation) -> dict[str, Any]:
+    """What the run predicted from episodes that it held out, `[B]` each, if it did."""
+    from bmdp.learn.run_folder import SPEC, RunFolder
+
+    prediction = RunFolder(run).prediction() if (run / SPEC).exists() else None
+    if prediction is None:
+        return {}
+    return {
+        f"predicted_{name}": np.interp(found.budgets, prediction["budgets"], prediction[name])
+        for name in ("cost", "reward")
+    }
+
+
+def _print_table(
+    found: Evaluation, report: DialReport | None, optimum: Optimum, columns: dict[str, Any]
+) -> None:
+    def told(name: str, form: str) -> list[str]:
+        return [format(value, form) for value in columns[name]]
+
+    ends = zip(told("cost_low", ".3f"), told("cost_high", ".3f"), strict=True)
+    asked, cost, reward = told("budget", "g"), told("cost", ".3f"), told("reward", ".4g")
+    shown = {
+        "asked": asked,
+        "cost": cost,
+        f"{found.confidence:.0%} interval": [f"{low} to {high}" for low, high in ends],
+        "reward": reward,
+    }
+    for name in ("score", "overshoot", "dial_error"):
+        if name in columns:
+            shown[name.replace("_", " ")] = told(name, ".3f")
+    print_columns(shown)
+    if "predicted_cost" in columns:  # by itself, so that it fits in a narrow terminal
+        predicted = told("predicted_cost", ".3f"), told("predicted_reward", ".4g")
+        names = ("asked", "predicted cost", "cost", "predicted reward", "reward")
+        both = (asked, predicted[0], cost, predicted[1], reward)
+        print_columns(dict(zip(names, both, strict=True)))
+    lines = [f"{found.n_episodes:,} episodes a budget in {found.env}, gamma {found.gamma:g}"]
     if report is not None:
-        told.append(
+        lines.append(
             f"mean score {report.mean_score:.3f}, worst overshoot {report.worst_overshoot:.3f}, "
             f"mean dial error {report.mean_dial_error:.3f}"
         )
-    for line in (*told, optimum.source):
+    for line in (*lines, optimum.source):
         typer.echo(line)
 
 
-def _print_json(found: Evaluation, report: DialReport | None, optimum: Optimum) -> None:
-    columns = _columns(found, report)
+def _print_json(
+    found: Evaluation, report: DialReport | None, optimum: Optimum, columns: dict[str, Any]
+) -> None:
     rows = [
         {name: _finite(float(values[i])) for name, values in columns.items()}
         for i in range(len(found.budgets))

@@ -47,10 +47,10 @@ class TrainingProgress:
         progress.update(bar, completed=done, description=f"{text}  {self._left(done, record)}")
 
     def _print(self, record: Record) -> None:
-        """A line for each collection, and one for the iterations of a round."""
+        """A line for each collection, one for the iterations of a round, and one at the end."""
         name = f"round {record['round'] + 1}/{self.n_rounds}"
         self._seconds += record["seconds"]
-        if record["kind"] == "collection" or record["is_last"]:
+        if record["kind"] != "iteration" or record["is_last"]:
             told = f"{name}: {_told(record, self.n_iterations)}, {self._seconds:.1f} s"
             self._console.print(told, highlight=False)
             self._seconds = 0.0
@@ -75,6 +75,8 @@ class TrainingProgress:
         """Work that is done once there is this record."""
         number: int = record["round"]
         before = self.n_iterations * number * (number + 1) / 2
+        if record["kind"] == "prediction":
+            return self._work()
         if record["kind"] == "collection":
             return before
         n_done: int = self.n_iterations if record["is_last"] else record["iteration"] + 1
@@ -88,6 +90,8 @@ def _told(record: Record, n_iterations: int) -> str:
             f"{record['transitions']:,} transitions, reward {record['reward']:.3g} "
             f"and cost {record['cost']:.3g} an episode"
         )
+    if record["kind"] == "prediction":
+        return f"prediction from {record['n_episodes']:,} held-out episodes"
     loss = record.get("last_loss", record["delta"])
     return f"iteration {record['iteration'] + 1}/{n_iterations}, loss {loss:.3g}"
 

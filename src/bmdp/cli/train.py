@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bmdp.cli.progress import TrainingProgress
+from bmdp.cli.tables import print_columns
 from bmdp.cli.values import parse_range
 from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
     from bmdp.learn.config import TrainingSpec
+    from bmdp.learn.run_folder import RunFolder
     from bmdp.learn.spec_files import DataSpec
 
 INTERRUPTED = 130  # exit code of Ctrl-C
+NO_PREDICTION = (
+    "no episodes were held out, so all promises are the models' own, which are optimistic; "
+    "--set held_out=0.2 holds some out"
+)
 
 
 @dataclass(frozen=True)
@@ -126,14 +132,17 @@ def _train_from_data(
     from bmdp.data import load_batches
     from bmdp.learn import runs
     from bmdp.learn.data_notes import data_notes
+    from bmdp.learn.held_out import split_episodes
 
     spec = _data_spec(wishes)
     batch = load_batches(files)
-    for note in data_notes(batch, spec.learner):
+    parts = split_episodes(batch, spec.held_out, seed=how["seed"], number=0)
+    for note in data_notes(parts.learned, spec.learner):
         typer.echo(f"note: {note}", err=True)
     _make_room(out, force)
+    how = {**how, "held_out": spec.held_out, "files": files}
     with _watched(out, TrainingProgress(1, spec.learner.iterations)) as on_record:
-        runs.train_from_data(batch, spec.learner, out, files=files, on_record=on_record, **how)
+        runs.train_from_data(batch, spec.learner, out, on_record=on_record, **how)
 
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
@@ -236,23 +245,41 @@ def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
 
 
 def _tell(run: Path, seconds: float, as_json: bool) -> None:
-    """Where the policy is."""
-    if not as_json:
-        typer.echo(f"policy: {run / 'policy'}")
-        return
+    """Where the policy is, and what it will earn and pay."""
     from bmdp.learn.run_folder import RunFolder
 
     folder = RunFolder(run)
-    records = folder.records()
+    predicted = folder.prediction()
+    if predicted is None:
+        typer.echo(f"note: {NO_PREDICTION}", err=True)
+    if as_json:
+        typer.echo(json.dumps(_found(folder, predicted, seconds), indent=2, allow_nan=False))
+        return
+    typer.echo(f"policy: {run / 'policy'}")
+    if predicted is not None:
+        _print_prediction(predicted)
+
+
+def _found(folder: RunFolder, predicted: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
+    """The result as JSON has it."""
+    records = [record for record in folder.records() if record["kind"] != "prediction"]
     last: dict[str, Any] = records[-1] if records else {}
-    found = {
-        "run": str(run),
-        "policy": str(run / "policy"),
+    return {
+        "run": str(folder.path),
+        "policy": str(folder.path / "policy"),
         "seed": folder.header["seed"],
         "device": folder.header["device"],
         "rounds": last.get("round", -1) + 1,
         "iterations": sum(record["kind"] == "iteration" for record in records),
         "last": last,
+        "prediction": predicted,
         "seconds": round(seconds, 3),
     }
-    typer.echo(json.dumps(found, indent=2, allow_nan=False))
+
+
+def _print_prediction(predicted: dict[str, Any]) -> None:
+    """A table of what held-out episodes say."""
+    forms = {"budgets": "g", "cost": ".3f", "reward": ".4g"}
+    told = [[format(value, form) for value in predicted[name]] for name, form in forms.items()]
+    print_columns(dict(zip(("asked", "predicted cost", "predicted reward"), told, strict=True)))
+    typer.echo(f"predicted from {predicted['n_episodes']:,} episodes that were not learned from")

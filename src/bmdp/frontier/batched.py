@@ -60,25 +60,13 @@ def frontier_vertices(costs: ArrayLike, rewards: ArrayLike) -> Vertices[np.ndarr
 
 
 def crossed_values(
-    chosen_by: tuple[ArrayLike, ArrayLike], valued_by: tuple[ArrayLike, ArrayLike], betas: ArrayLike
+    chosen_by: tuple[ArrayLike, ArrayLike],
+    valued_by: tuple[ArrayLike, ArrayLike],
+    betas: ArrayLike,
+    *,
+    chooser_mixes: bool = False,
 ) -> tuple[FloatArray, int]:
-    """Values of mixtures whose vertices one function chooses, and another one values.
-
-    The two vertices around a budget are those of the first one's frontier. What they cost and earn
-    is said by the second one, and so is the probability that spends the budget.
-
-    Args:
-        chosen_by: costs and rewards `[N, K]` by the first function.
-        valued_by: costs and rewards `[N, K]` of the same points by the second one.
-        betas: budgets, `[N, L]`.
-
-    Returns:
-        Rewards and costs `[N, L, 2]`, and the number of infeasible budgets.
-
-    >>> points = [[0.0, 1.0]], [[0.0, 10.0]]
-    >>> crossed_values(points, ([[0.0, 2.0]], [[1.0, 9.0]]), [[0.5, -1.0]])[0].tolist()
-    [[[3.0, 0.5], [1.0, 0.0]]]
-    """
+    """Numpy side of `bmdp.frontier.crossed_values`."""
     points = kernels.Points(*_clouds(*chosen_by), *_clouds(*valued_by))
     for name, column in points._asdict().items():
         if not np.isfinite(column.sum()):  # one pass; which value it is matters only if one is bad
@@ -87,7 +75,7 @@ def crossed_values(
     require_shape("betas", held, (len(points.costs), None), "[N, L]")
     values = np.empty((*held.shape, 2), held.dtype)
     n_infeasible = np.zeros(len(held), np.int64)
-    kernels.crossed_values(points, held, values, n_infeasible)
+    kernels.crossed_values(points, held, values, n_infeasible, chooser_mixes)
     return values, int(n_infeasible.sum())
 
 

@@ -73,6 +73,35 @@ def frontier_vertices(costs: Tensor, rewards: Tensor) -> Vertices[Tensor]:
     return Vertices(*_vertices(costs, rewards))
 
 
+@torch.no_grad()
+def crossed_values(
+    chosen_by: tuple[Tensor, Tensor],
+    valued_by: tuple[Tensor, Tensor],
+    betas: Tensor,
+    *,
+    chooser_mixes: bool = False,
+) -> tuple[Tensor, int]:
+    """Torch side of `bmdp.frontier.batched.crossed_values`; points must be finite."""
+    costs, rewards = chosen_by
+    if len(costs) == 0:
+        return costs.new_empty((*betas.shape, 2)), 0
+    index, n_vertices = _vertices(costs, rewards)
+    asked = betas.to(costs.dtype).contiguous()
+    last = n_vertices[:, None] - 1
+    place = torch.searchsorted(costs.gather(1, index), asked, right=True) - 1
+    is_infeasible = place < 0
+    place = place.clamp(min=0).minimum(last)
+    above = torch.where(is_infeasible, place, (place + 1).minimum(last))
+    lower, upper = index.gather(1, place), index.gather(1, above)
+    mixing = costs if chooser_mixes else valued_by[0]
+    low, high = mixing.gather(1, lower), mixing.gather(1, upper)
+    share = torch.where(high > low, ((asked - low) / (high - low)).clamp(0, 1), 1.0)
+    share *= lower != upper
+    ends = ((v.gather(1, lower), v.gather(1, upper)) for v in reversed(valued_by))
+    values = torch.stack([torch.lerp(one, other, share) for one, other in ends], dim=-1)
+    return values, int(is_infeasible.sum())
+
+
 def _checked(costs: Tensor, rewards: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Checks points and budgets, and gives all the same precision."""
     for name, tensor in (("costs", costs), ("rewards", rewards), ("betas", betas)):

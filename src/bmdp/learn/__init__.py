@@ -7,9 +7,11 @@ from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
 from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
 from bmdp.learn.exploration import ExplorationResult, explore
+from bmdp.learn.fitted import Prediction, fitted_evaluation
 from bmdp.learn.ftq import FTQ
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import resume, train, train_from_data
+from bmdp.learn.together import explore_together, fit_together
 
 __all__ = [
     "BFTQ",
@@ -19,9 +21,13 @@ __all__ = [
     "Exploration",
     "ExplorationResult",
     "FTQConfig",
+    "Prediction",
     "TrainingSpec",
     "collect",
     "explore",
+    "explore_together",
+    "fit_together",
+    "fitted_evaluation",
     "preset",
     "resume",
     "train",

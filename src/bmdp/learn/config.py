@@ -32,9 +32,13 @@ class BFTQConfig:
         stop_delta: loss of the old models on the new targets at which it stops (the paper's rule);
             0 for never.
         valuation: "crossed": several models, each fitted to episodes of its own; the mean of all
-            others chooses the vertices, the one values them, and what rows are fitted to is the
-            mean over all such ones. "self": one model does both, as in the paper.
-        folds: number of models, with "crossed".
+            others chooses the vertices, the one values them and so sets the probability, and what
+            rows are fitted to is the mean over all such ones. "values": the same, but whoever
+            chooses sets the probability, too. "pessimistic": several such models do everything
+            together, by their mean less `caution` deviations of rewards and more of costs; so does
+            the policy. "self": one model does everything, as in the paper.
+        folds: number of models, but with "self".
+        caution: with "pessimistic", a number of deviations over models; below 0 it is optimistic.
         acting: of several models, "average": the policy uses their mean; "crossed", of two models:
             a coin says which one chooses, and the other sets the probability.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in scaled
@@ -61,8 +65,9 @@ class BFTQConfig:
     regression: Regression = field(default_factory=Regression)
     iterations: int = 10
     stop_delta: float = 0.0
-    valuation: Literal["crossed", "self"] = "crossed"
+    valuation: Literal["crossed", "values", "pessimistic", "self"] = "crossed"
     folds: int = 2
+    caution: float = 1.0
     acting: Literal["average", "crossed"] = "average"
     slope_cap: float = 4.0
     cost_floor: float = 0.0
@@ -84,13 +89,17 @@ class BFTQConfig:
             require_count(name, getattr(self, name), least)
         if self.acting == "crossed" and self.n_models > 2:
             raise ConfigError(f"acting 'crossed' is of two models; got folds={self.folds}.")
+        if self.acting == "crossed" and self.valuation == "pessimistic":
+            raise ConfigError("acting must be 'average' with valuation 'pessimistic'.")
+        if not np.isfinite(self.caution):
+            raise ConfigError(f"caution must be finite; got {self.caution}.")
         for name in ("stop_delta", "slope_cap"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be from 0 on; got {getattr(self, name)}.")
         if self.reward_scale is not None and not self.reward_scale > 0:
             raise ConfigError(f"reward_scale must be above 0; got {self.reward_scale}.")
         for name, choices in (
-            ("valuation", ("crossed", "self")),
+            ("valuation", ("crossed", "values", "pessimistic", "self")),
             ("acting", ("average", "crossed")),
             ("labels", ("uniform", "stored")),
             ("stages", ("none", "own", "shared")),
@@ -100,7 +109,7 @@ class BFTQConfig:
     @property
     def n_models(self) -> int:
         """How many models are fitted, to episodes of their own."""
-        return self.folds if self.valuation == "crossed" else 1
+        return 1 if self.valuation == "self" else self.folds
 
     @property
     def discount_of_costs(self) -> float:
@@ -172,6 +181,15 @@ class Exploration:
         decay: of epsilon, for an episode.
         floor: least epsilon.
         hold: steps for which a random action is held, at most.
+        bonus: what makes the unknown look good while exploring; the last round learns without it.
+            "count": rewards rise by `weight` times the reward scale over the root of n, the number
+            of rows of the same action in the same cell of states. "ensemble": the policy plays by
+            the mean of its models, `weight` deviations towards more reward and less cost.
+            "targets": so do the models while they learn, which spreads it to what leads there.
+        weight: of the bonus.
+        cell: side of a cell, in deviations of the states.
+        budgets: first budgets of episodes: "uniform"; or "uncertain": from the second round on,
+            every other one is drawn where the models disagree on what a budget earns.
     """
 
     rounds: int = 10
@@ -179,17 +197,78 @@ class Exploration:
     decay: float = 0.001
     floor: float = 0.0
     hold: int = 1
+    bonus: Literal["none", "count", "ensemble", "targets"] = "none"
+    weight: float = 0.0
+    cell: float = 0.5
+    budgets: Literal["uniform", "uncertain"] = "uniform"
 
     def __post_init__(self) -> None:
         """Checks the settings."""
         for name in ("rounds", "episodes", "hold"):
             require_count(name, getattr(self, name), 1)
+        require_choice("bonus", self.bonus, ("none", "count", "ensemble", "targets"))
+        require_choice("budgets", self.budgets, ("uniform", "uncertain"))
+        if not 0 <= self.weight < np.inf:
+            raise ConfigError(f"weight must be finite and from 0 on; got {self.weight}.")
+        if not 0 < self.cell < np.inf:
+            raise ConfigError(f"cell must be finite and above 0; got {self.cell}.")
 
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """All that a training run is made of, but for its seed."""
+    """All that a training run is made of, but for its seed.
+
+    Args:
+        env: where.
+        learner: what is learned, and how.
+        exploration: how data are collected.
+        held_out: share of the episodes of each round that are not learned from; they say what the
+            policy will earn and pay.
+    """
 
     env: EnvConfig
     learner: BFTQConfig | FTQConfig
     exploration: Exploration
+    held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks that the learner can explore in this way."""
+        require_held_out(self.held_out)
+        if self.held_out > 0 and self.exploration.episodes < 2:
+            raise ConfigError("held_out needs rounds of at least 2 episodes; got 1.")
+        how, learner = self.exploration, self.exploring_learner
+        asks_models = how.bonus == "ensemble" or how.budgets == "uncertain"
+        if isinstance(learner, FTQConfig):
+            if asks_models or how.bonus == "targets":
+                raise ConfigError(
+                    "with FTQConfig, exploration.bonus must be one of none, count and "
+                    f"exploration.budgets 'uniform'; got {how.bonus!r} and {how.budgets!r}."
+                )
+        elif asks_models and (learner.n_models == 1 or learner.acting != "average"):
+            raise ConfigError(
+                "exploration.bonus 'ensemble' and exploration.budgets 'uncertain' need several "
+                f"models that act by their mean; got learner.valuation {learner.valuation!r} and "
+                f"learner.acting {learner.acting!r}."
+            )
+
+    @property
+    def exploring_learner(self) -> BFTQConfig | FTQConfig:
+        """The learner of all rounds but the last, whose policies explore."""
+        if self.exploration.bonus != "targets" or isinstance(self.learner, FTQConfig):
+            return self.learner
+        return replace(
+            self.learner,
+            valuation="pessimistic",
+            caution=-self.exploration.weight,
+            acting="average",
+        )
+
+
+def require_held_out(share: float) -> None:
+    """Checks the share of episodes that are held out.
+
+    Raises:
+        ConfigError: if it is not from 0 to below 1.
+    """
+    if not 0 <= share < 1:
+        raise ConfigError(f"held_out must be from 0 to below 1; got {share}.")

@@ -1,14 +1,17 @@
 """Learning by exploring: rounds of episodes, after each of which the policy is learned anew.
 
-Paper: Algorithm 4. The first budgets of episodes are uniform. *Risk-sensitive*: the policy that
-explores is the budgeted one. *Risk-neutral*: it is the one of fitted Q-iteration, which looks at
-rewards alone (`FTQConfig`); the budgeted one can be learned from its data.
+Paper: Algorithm 4. *Risk-sensitive*: the policy that explores is the budgeted one. *Risk-neutral*:
+it is the one of fitted Q-iteration, which looks at rewards alone (`FTQConfig`); the budgeted one
+can be learned from its data.
+
+Differs: if wanted, what is unknown looks good while exploring, and first budgets of episodes, which
+are uniform else, are those of which little is known (`bmdp.learn.curiosity`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,9 +22,12 @@ from bmdp.envs.slots import open_slots
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
+from bmdp.learn.curiosity import first_budgets, lesson, optimistic
 from bmdp.learn.exploring import ExploringPolicy
-from bmdp.learn.fit import Keeper, LearnedPolicy, Record
+from bmdp.learn.fit import Keeper, Record, TrainedPolicy
 from bmdp.learn.ftq import FTQ
+from bmdp.learn.held_out import Parts, held_out_of, judged, prediction_record, split_episodes
+from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
 
@@ -31,7 +37,7 @@ class ExplorationResult:
     """What a training run leaves."""
 
     batch: TransitionBatch
-    policy: LearnedPolicy
+    policy: TrainedPolicy
     records: tuple[Record, ...]
 
 
@@ -44,10 +50,10 @@ class Place(Protocol):
     def keep_batch(self, number: int, batch: TransitionBatch) -> None:
         """Keeps the episodes of a round."""
 
-    def policy(self, number: int) -> LearnedPolicy | None:
+    def policy(self, number: int) -> TrainedPolicy | None:
         """The policy of a round, if it was learned."""
 
-    def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
+    def keep_policy(self, number: int, policy: TrainedPolicy) -> None:
         """Keeps the policy of a round."""
 
     def keeper(self, number: int) -> Keeper | None:
@@ -64,11 +70,11 @@ class Nowhere:
     def keep_batch(self, number: int, batch: TransitionBatch) -> None:
         """Does nothing."""
 
-    def policy(self, number: int) -> LearnedPolicy | None:
+    def policy(self, number: int) -> TrainedPolicy | None:
         """None."""
         return None
 
-    def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
+    def keep_policy(self, number: int, policy: TrainedPolicy) -> None:
         """Does nothing."""
 
     def keeper(self, number: int) -> Keeper | None:
@@ -114,10 +120,11 @@ def explore(
 
 def play_rounds(
     spec: TrainingSpec, manner: Manner, place: Place, note: Callable[[Record], None]
-) -> tuple[TransitionBatch, LearnedPolicy]:
+) -> tuple[TransitionBatch, TrainedPolicy]:
     """Plays and learns, but for what the place has already; returns all episodes and the policy.
 
-    What is done is noted before it is kept, so that whatever is kept has been noted.
+    What is done is noted before it is kept, so that whatever is kept has been noted. What held-out
+    episodes say of the policy is noted at the very end.
 
     Args:
         spec: what to learn, and how.
@@ -127,37 +134,65 @@ def play_rounds(
     """
     env = spec.env.spec()
     batches: list[TransitionBatch] = []
-    policy: LearnedPolicy | None = None
+    parts: list[Parts] = []
+    policy: TrainedPolicy | None = None
     for number in range(spec.exploration.rounds):
         begin = time.perf_counter()
         batch = place.batch(number)
         if batch is None:
-            batch = collect_round(spec, env, policy, number, manner)
-            n_before = sum(map(len, batches))
-            note(
-                {
-                    "kind": "collection",
-                    "round": number,
-                    "transitions": n_before + len(batch),
-                    "reward": float(batch.reward.sum() / spec.exploration.episodes),
-                    "cost": float(batch.cost.sum() / spec.exploration.episodes),
-                    "seconds": time.perf_counter() - begin,
-                }
-            )
+            batch = collect_round(spec, env, policy, batches, manner)
+            note(collection_record(spec, [*batches, batch], time.perf_counter() - begin))
             place.keep_batch(number, batch)
         batches.append(batch)
+        parts.append(split_episodes(batch, spec.held_out, seed=manner.seed, number=number))
         policy = place.policy(number)
+        is_last = number + 1 == spec.exploration.rounds
+        held_out = held_out_of(parts) if is_last else None
         if policy is None:
-            policy = learner_of(spec.learner).fit(
-                TransitionBatch.concatenate(batches),
+            learner, rows = lesson(
+                spec, TransitionBatch.concatenate(part.learned for part in parts), is_last=is_last
+            )
+            learned = learner_of(learner).fit(
+                rows,
                 seed=round_seed(manner.seed, number),
                 device=manner.device,
                 on_record=of_round(note, number),
                 keeper=place.keeper(number),
             )
+            policy = learned
+            if held_out is not None:
+                policy = judged(
+                    learned, held_out, spec.learner, seed=manner.seed, device=manner.device
+                )
             place.keep_policy(number, policy)
+        if held_out is not None:
+            note(
+                prediction_record(
+                    policy,
+                    held_out,
+                    spec.learner,
+                    number=number,
+                    seed=manner.seed,
+                    device=manner.device,
+                )
+            )
     assert policy is not None
     return TransitionBatch.concatenate(batches), policy
+
+
+def collection_record(
+    spec: TrainingSpec, batches: Sequence[TransitionBatch], seconds: float
+) -> Record:
+    """What is noted of the last round of those that were collected."""
+    batch = batches[-1]
+    return {
+        "kind": "collection",
+        "round": len(batches) - 1,
+        "transitions": sum(map(len, batches)),
+        "reward": float(batch.reward.sum() / spec.exploration.episodes),
+        "cost": float(batch.cost.sum() / spec.exploration.episodes),
+        "seconds": seconds,
+    }
 
 
 def of_round(note: Callable[[Record], None], number: int) -> Callable[[Record], None]:
@@ -171,19 +206,26 @@ def learner_of(config: BFTQConfig | FTQConfig) -> BFTQ | FTQ:
 
 
 def collect_round(
-    spec: TrainingSpec, env: EnvSpec, policy: LearnedPolicy | None, number: int, manner: Manner
+    spec: TrainingSpec,
+    env: EnvSpec,
+    policy: TrainedPolicy | None,
+    before: list[TransitionBatch],
+    manner: Manner,
 ) -> TransitionBatch:
-    """Episodes of one round, with uniform budgets."""
+    """Episodes of the round after some batches, which the policy was learned from."""
+    if isinstance(policy, AuditedPolicy):
+        policy = policy.inner
     slots = open_slots(env)
     n_actions = int(slots.action_space.n)
     slots.close()
     low, high = spec.learner.budget_range
     random = RandomBudgetedPolicy(n_actions, low, high)
-    how = spec.exploration
+    how, number = spec.exploration, len(before)
+    budgets = first_budgets(spec, policy, before, manner.seed)
+    if policy is not None and how.bonus == "ensemble":
+        policy = optimistic(policy, how.weight)
     explorer = ExploringPolicy(policy or random, random, how.decay, how.floor, how.hold)
     episodes = range(number * how.episodes, (number + 1) * how.episodes)
-    drawn = named_generator(manner.seed, f"explore/budgets/{number}")
-    budgets = drawn.uniform(low, high, how.episodes)
     return collect(
         explorer, env, episodes, budgets=budgets, seed=manner.seed, workers=manner.workers
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +16,10 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.config import BFTQConfig, FTQConfig
-from bmdp.learn.targets import NextValues, mixture_values
+from bmdp.learn.targets import NextValues, cautious, mixture_values
 from bmdp.models.fitting import make_fitter
-from bmdp.models.problem import Fitter, Problem
+from bmdp.models.problem import FitRecord, Fitter, Problem
+from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, QFunction
@@ -28,6 +29,7 @@ from bmdp.randomness import named_generator
 
 Record = dict[str, Any]
 LearnedPolicy = OneStepPolicy | StagedPolicy
+TrainedPolicy = LearnedPolicy | AuditedPolicy
 
 
 class Keeper(Protocol):
@@ -65,6 +67,22 @@ def run_iterations(
             keeper.save(n_done, fit.models.arrays())
         if record["is_last"]:
             break
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What an iteration fits the models to, and what is known before it does."""
+
+    budgets: Tensor  # [N, L], or the grid [B]
+    targets: Tensor  # [N, L, 2], of scaled rewards
+    is_fitted: bool  # whether the models are good enough as they are
+    record: Record
+    seconds: tuple[float, float, float]  # of the models, of frontiers, and of all so far
+
+    @property
+    def name(self) -> str:
+        """Of the iteration, for random numbers."""
+        return f"iteration-{self.record['iteration']}"
 
 
 class Fit:
@@ -114,6 +132,15 @@ class Fit:
 
     def iterate(self, iteration: int, source: Fitter | None = None) -> Record:
         """Values the next states, by these models or by others, and fits the models to that."""
+        prepared = self.prepare(iteration, source)
+        begin = time.perf_counter()
+        fitted = None
+        if not prepared.is_fitted:
+            fitted = self.models.fit(prepared.name, prepared.budgets, prepared.targets)
+        return self.finish(prepared, fitted, begin)
+
+    def prepare(self, iteration: int, source: Fitter | None = None) -> Prepared:
+        """Values the next states, by these models or by others."""
         begin = time.perf_counter()
         budgets = self._labels(iteration)
         forward = frontier = 0.0
@@ -141,24 +168,29 @@ class Fit:
                 self._wait()
                 frontier += time.perf_counter() - at
         delta = self.models.error(budgets, targets)
-        is_fitted = source is None and iteration > 0 and delta <= self.config.stop_delta
         record: Record = {
             "iteration": iteration,
             "delta": delta,
             "share_infeasible": n_infeasible / max(1, len(targets) * targets.shape[1]),
         }
-        at = time.perf_counter()
-        if not is_fitted:
-            record |= self.models.fit(f"iteration-{iteration}", budgets, targets).as_dict()
+        is_fitted = source is None and iteration > 0 and delta <= self.config.stop_delta
+        seconds = (forward, frontier, time.perf_counter() - begin)
+        return Prepared(budgets, targets, is_fitted, record, seconds)
+
+    def finish(self, prepared: Prepared, fitted: FitRecord | None, begin: float) -> Record:
+        """How an iteration went whose fit, if there was one, began at a time of the clock."""
+        record = prepared.record | (fitted.as_dict() if fitted is not None else {})
         record |= self._at_starts()
-        record |= {
+        forward, frontier, before = prepared.seconds
+        regression = time.perf_counter() - begin
+        is_end = prepared.record["iteration"] + 1 == self.config.iterations
+        return record | {
             "seconds_forward": forward,
             "seconds_frontier": frontier,
-            "seconds_regression": time.perf_counter() - at,
-            "seconds": time.perf_counter() - begin,
-            "is_last": is_fitted or iteration + 1 == self.config.iterations,
+            "seconds_regression": regression,
+            "seconds": before + regression,
+            "is_last": prepared.is_fitted or is_end,
         }
-        return record
 
     def policy(self) -> OneStepPolicy:
         """What the models have learned."""
@@ -168,7 +200,8 @@ class Fit:
             return HullPolicy(results[0], self.config.beta_grid, rule)
         if self.config.acting == "crossed":
             return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
-        return HullPolicy(MeanQ(tuple(results)), self.config.beta_grid, rule)
+        caution = self.config.caution if self.config.valuation == "pessimistic" else 0.0
+        return HullPolicy(MeanQ(tuple(results), caution), self.config.beta_grid, rule)
 
     def _result(self, model: int) -> QFunction:
         """A trained model, as a function of all that is seen."""
@@ -199,14 +232,19 @@ class Fit:
     def _next_values(self, values: Tensor, rows: NDArray[Any], budgets: Tensor) -> NextValues:
         """Values of next states `[n, L, 2]` by models `[E, n, 2, A, B]`.
 
-        Each model values what the mean of the others chooses; the mean over all models is taken.
+        Each model values what the mean of the others chooses, and the mean over all models is
+        taken; or all models do both together, with caution.
         """
+        valuation = self.config.valuation
         asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
-        if len(values) == 1:
-            return mixture_values(values[0], values[0], asked, self.rule)
-        total = values.sum(dim=0)
+        if valuation in ("self", "pessimistic"):
+            one = values[0] if valuation == "self" else cautious(values, self.config.caution)
+            return mixture_values(one, one, asked, self.rule)
+        total, mixes = values.sum(dim=0), valuation == "values"
         parts = [
-            mixture_values((total - own) / (len(values) - 1), own, asked, self.rule)
+            mixture_values(
+                (total - own) / (len(values) - 1), own, asked, self.rule, chooser_mixes=mixes
+            )
             for own in values
         ]
         mean = torch.stack([part.values for part in parts]).mean(dim=0)

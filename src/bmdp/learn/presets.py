@@ -101,7 +101,7 @@ def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> 
 def _corridors() -> TrainingSpec:
     return TrainingSpec(
         EnvConfig("corridors"),
-        BFTQConfig(gamma=1.0, model=KernelModel(), stages="shared", folds=3),
+        BFTQConfig(gamma=1.0, n_budgets=21, model=KernelModel(), stages="shared", folds=3),
         Exploration(10, 500, decay=1e-3, floor=0.15, hold=5),
     )
 
@@ -109,7 +109,14 @@ def _corridors() -> TrainingSpec:
 def _slot_filling() -> TrainingSpec:
     return TrainingSpec(
         EnvConfig("slot-filling", {"features": "belief"}),
-        BFTQConfig(gamma=1.0, model=KernelModel(100), stages="shared", folds=5, slope_cap=10.0),
+        BFTQConfig(
+            gamma=1.0,
+            n_budgets=21,
+            model=KernelModel(100),
+            stages="shared",
+            folds=5,
+            slope_cap=10.0,
+        ),
         Exploration(10, 500, decay=1e-3, floor=0.15),
     )
 

@@ -2,7 +2,7 @@
 
     RUN/
       spec.json            schema, what is learned and how, seed, device, threads, versions
-      records.jsonl        how each collection and iteration went, a line each
+      records.jsonl        how each collection and iteration went, a line each; at last a prediction
       round-000/
         batch.npz          the episodes of this round alone
         fit.safetensors    the learner after its last iteration, until there is a policy
@@ -29,7 +29,7 @@ from typing import Any
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import StoreError
-from bmdp.learn.fit import LearnedPolicy, Record
+from bmdp.learn.fit import Record, TrainedPolicy
 from bmdp.learn.whole_files import FitKeeper, save_policy, write_aside, write_text
 from bmdp.policies.loading import load_policy
 
@@ -106,11 +106,11 @@ class RunFolder:
         """Whether the run is finished."""
         return (self.path / DONE).exists()
 
-    def final_policy(self) -> LearnedPolicy:
+    def final_policy(self) -> TrainedPolicy:
         """The policy of a run that is finished."""
         return _loaded(self.path / POLICY)
 
-    def finish(self, policy: LearnedPolicy) -> None:
+    def finish(self, policy: TrainedPolicy) -> None:
         """Keeps the last policy, and marks the run as done."""
         save_policy(policy, self.path / POLICY)
         write_text(self.path / DONE, "")
@@ -125,12 +125,12 @@ class RunFolder:
         self._round(number).mkdir(exist_ok=True)
         write_aside(self._round(number) / _BATCH, batch.to_npz)
 
-    def policy(self, number: int) -> LearnedPolicy | None:
+    def policy(self, number: int) -> TrainedPolicy | None:
         """The policy of a round, if it was learned."""
         path = self._round(number) / POLICY
         return _loaded(path) if path.exists() else None
 
-    def keep_policy(self, number: int, policy: LearnedPolicy) -> None:
+    def keep_policy(self, number: int, policy: TrainedPolicy) -> None:
         """Keeps the policy of a round, and no longer what its learner needed to go on."""
         save_policy(policy, self._round(number) / POLICY)
         (self._round(number) / _FIT).unlink(missing_ok=True)
@@ -158,6 +158,10 @@ class RunFolder:
                 break
         return found
 
+    def prediction(self) -> Record | None:
+        """What held-out episodes say of the last policy, if any were."""
+        return next((r for r in reversed(self.records()) if r["kind"] == "prediction"), None)
+
     def tidy(self) -> None:
         """Takes away what a kill left: records of what was not kept, files half written."""
         for place in (self.path, *self.path.glob("round-*")):
@@ -175,6 +179,8 @@ class RunFolder:
     def _is_kept(self, record: Record) -> bool:
         """Whether what a record tells of was kept."""
         place = self._round(record["round"])
+        if record["kind"] == "prediction":  # there is nothing else of it: it is made again
+            return False
         if record["kind"] == "collection":
             return (place / _BATCH).exists()
         if (place / POLICY).exists():
@@ -213,9 +219,9 @@ def discard(path: str | os.PathLike[str]) -> None:
             shutil.rmtree(target)
 
 
-def _loaded(folder: Path) -> LearnedPolicy:
+def _loaded(folder: Path) -> TrainedPolicy:
     policy = load_policy(folder)
-    if not isinstance(policy, LearnedPolicy):
+    if not isinstance(policy, TrainedPolicy):
         raise StoreError(f"{folder} holds a {type(policy).__name__}, which no run leaves.")
     return policy
 

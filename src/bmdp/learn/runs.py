@@ -27,7 +27,8 @@ from bmdp.learn.collect import threads
 from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, of_round, play_rounds
-from bmdp.learn.fit import LearnedPolicy, Record
+from bmdp.learn.fit import Record, TrainedPolicy
+from bmdp.learn.held_out import judged, prediction_record, split_episodes
 from bmdp.learn.run_folder import RunFolder, require_new
 from bmdp.learn.spec_files import DataSpec, from_json, to_json
 from bmdp.learn.whole_files import arrays_hash
@@ -50,7 +51,7 @@ def train(
     workers: int = 1,
     device: str = "auto",
     on_record: OnRecord = _nothing,
-) -> LearnedPolicy:
+) -> TrainedPolicy:
     """Explores an environment and learns from it, in a folder from which it can be resumed.
 
     Args:
@@ -59,7 +60,8 @@ def train(
         seed: of everything.
         workers: processes that collect episodes; any number collects the same ones.
         device: of the learner: "cpu", "cuda", or "auto" for the GPU if there is one.
-        on_record: called after each collection and each iteration with how it went.
+        on_record: called after each collection and each iteration with how it went, and with the
+            prediction of held-out episodes, if there are any.
 
     Raises:
         StoreError: if the folder exists, or cannot be written.
@@ -79,9 +81,10 @@ def train_from_data(  # noqa: PLR0913
     *,
     seed: int,
     device: str = "auto",
+    held_out: float = 0.0,
     files: Sequence[AnyPath] = (),
     on_record: OnRecord = _nothing,
-) -> LearnedPolicy:
+) -> TrainedPolicy:
     """Learns from a log, in a folder from which it can be resumed.
 
     The folder has a copy of the transitions, so resuming does not need the log.
@@ -92,16 +95,18 @@ def train_from_data(  # noqa: PLR0913
         folder: of the run; a new one.
         seed: of everything.
         device: of the learner.
+        held_out: share of episodes that are not learned from, but say what the policy will earn and
+            pay: a record of kind "prediction".
         files: which the batch is from, to be written down.
-        on_record: called after each iteration with how it went.
+        on_record: called after each iteration with how it went, and with the prediction.
 
     Raises:
         StoreError: if the folder exists, or cannot be written.
         DataError: if these settings cannot learn from these data; `data_notes` has warnings.
     """
     require_new(Path(folder))
-    data_notes(batch, learner)
-    header = _header(DataSpec(learner), seed, device)
+    header = _header(DataSpec(learner, held_out), seed, device)
+    data_notes(split_episodes(batch, held_out, seed=seed, number=0).learned, learner)
     header["data"] = {
         "files": [os.path.abspath(name) for name in files],
         "transitions": len(batch),
@@ -119,7 +124,7 @@ def resume(
     workers: int = 1,
     device: str | None = None,
     on_record: OnRecord = _nothing,
-) -> LearnedPolicy:
+) -> TrainedPolicy:
     """Goes on with a run that was interrupted; one that is finished gives its policy at once.
 
     Args:
@@ -136,7 +141,7 @@ def resume(
     return _go_on(RunFolder(folder), workers, device, on_record)
 
 
-def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> LearnedPolicy:
+def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> TrainedPolicy:
     """Does what is still to do."""
     if run.is_done:
         return run.final_policy()
@@ -158,18 +163,35 @@ def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord
     return policy
 
 
-def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> LearnedPolicy:
+def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> TrainedPolicy:
     """The only round of a run from data."""
+    parts = split_episodes(_data_of(run), spec.held_out, seed=manner.seed, number=0)
     policy = run.policy(0)
     if policy is None:
-        policy = learner_of(spec.learner).fit(
-            _data_of(run),
+        learned = learner_of(spec.learner).fit(
+            parts.learned,
             seed=manner.seed,
             device=manner.device,
             on_record=of_round(note, 0),
             keeper=run.keeper(0),
         )
+        policy = learned
+        if parts.held_out is not None:
+            policy = judged(
+                learned, parts.held_out, spec.learner, seed=manner.seed, device=manner.device
+            )
         run.keep_policy(0, policy)
+    if parts.held_out is not None:
+        note(
+            prediction_record(
+                policy,
+                parts.held_out,
+                spec.learner,
+                number=0,
+                seed=manner.seed,
+                device=manner.device,
+            )
+        )
     return policy
 
 

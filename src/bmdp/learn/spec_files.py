@@ -20,7 +20,14 @@ import numpy as np
 
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.errors import ConfigError
-from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
+from bmdp.learn.config import (
+    BFTQConfig,
+    EnvConfig,
+    Exploration,
+    FTQConfig,
+    TrainingSpec,
+    require_held_out,
+)
 from bmdp.models import (
     EncoderNet,
     FrontierNet,
@@ -41,9 +48,20 @@ _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # that JSON has 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """All that learning from a log is made of, but for its seed and the log."""
+    """All that learning from a log is made of, but for its seed and the log.
+
+    Args:
+        learner: what is learned, and how.
+        held_out: share of episodes that are not learned from; they say what the policy will earn
+            and pay.
+    """
 
     learner: BFTQConfig | FTQConfig
+    held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks the share."""
+        require_held_out(self.held_out)
 
 
 _UNTAGGED = (TrainingSpec, DataSpec, EnvConfig, Exploration, Regression)

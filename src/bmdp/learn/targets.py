@@ -1,8 +1,8 @@
 """The greedy step of learning: values of next states at budgets, by the mixtures of Algorithm 3.
 
-One model chooses the vertices, the same or another one values them (`valuation`). Everything is on
-the device of the models; on the CPU the geometry is that of numba. Importing this module imports
-torch.
+One model chooses the vertices, the same or another one values them (`valuation`). Or several models
+choose and value together, with caution where they disagree. Everything is on the device of the
+models; on the CPU the geometry is that of numba. Importing this module imports torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ class NextValues(NamedTuple):
 
 
 def mixture_values(
-    choosing: Tensor, valuing: Tensor, budgets: Tensor, rule: GreedyRule
+    choosing: Tensor,
+    valuing: Tensor,
+    budgets: Tensor,
+    rule: GreedyRule,
+    *,
+    chooser_mixes: bool = False,
 ) -> NextValues:
     """Values of the best mixtures at budgets.
 
@@ -34,6 +39,8 @@ def mixture_values(
             probability that spends the budget. The same ones, for the paper's operator.
         budgets: `[n, L]`, or `[L]`.
         rule: how Q-values become points.
+        chooser_mixes: whether the probability is by `choosing`, too, and `valuing` only says what
+            the mixture costs and earns.
 
     Paper: Eq. 11 and Algorithm 3, for `valuing` the same as `choosing`.
     """
@@ -42,19 +49,44 @@ def mixture_values(
     value_rewards = valuing[:, 0].reshape(len(costs), -1)
     budgets = budgets.expand(len(costs), budgets.shape[-1])
     if budgets.shape[1] > 1:
-        # Numba finds all vertices faster on the CPU than torch does on a GPU.
+        chosen_by, valued_by = (costs, rewards), (value_costs, value_rewards)
+        if costs.device.type != "cpu":
+            return NextValues(
+                *crossed_values(chosen_by, valued_by, budgets, chooser_mixes=chooser_mixes)
+            )
         found, n_infeasible = crossed_values(
-            (costs.cpu().numpy(), rewards.cpu().numpy()),
-            (value_costs.cpu().numpy(), value_rewards.cpu().numpy()),
-            budgets.cpu().numpy(),
+            (costs.numpy(), rewards.numpy()),
+            (value_costs.numpy(), value_rewards.numpy()),
+            budgets.numpy(),
+            chooser_mixes=chooser_mixes,
         )
-        return NextValues(torch.from_numpy(found).to(costs.device), n_infeasible)
+        return NextValues(torch.from_numpy(found), n_infeasible)
     lower, upper, status = _mixtures(costs, rewards, budgets[:, 0].contiguous())
-    low, high = at(value_costs, lower), at(value_costs, upper)
-    share = crossed_share(low, high, budgets) * (lower != upper)
-    pairs = ((at(value_rewards, lower), at(value_rewards, upper)), (low, high))
-    values = torch.stack([torch.lerp(one, other, share) for one, other in pairs], dim=-1)
+    mixing = costs if chooser_mixes else value_costs
+    share = crossed_share(at(mixing, lower), at(mixing, upper), budgets) * (lower != upper)
+    ends = [(at(column, lower), at(column, upper)) for column in (value_rewards, value_costs)]
+    values = torch.stack([torch.lerp(one, other, share) for one, other in ends], dim=-1)
     return NextValues(values, int((status == int(BudgetStatus.INFEASIBLE)).sum()))
+
+
+def cautious(values: Tensor, caution: float) -> Tensor:
+    """What several models say together: rewards less, and costs more, where they disagree.
+
+    Means over models, moved by so many of their deviations over models.
+
+    Args:
+        values: Q-values `[E, n, 2, A, B]` of the models.
+        caution: number of deviations; below 0, what is unknown looks good.
+
+    Returns:
+        Q-values `[n, 2, A, B]`.
+
+    >>> values = torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1).expand(-1, -1, 2, -1, -1)
+    >>> cautious(values, 0.5).flatten().tolist()
+    [1.5, 2.5]
+    """
+    signs = values.new_tensor([-caution, caution]).view(2, 1, 1)
+    return values.mean(dim=0) + signs * values.std(dim=0, correction=0)
 
 
 def _mixtures(costs: Tensor, rewards: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

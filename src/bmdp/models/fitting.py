@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bmdp.arrays import BoolArray
+from bmdp.models.kernel import KernelModel
+from bmdp.models.kernel_fitting import KernelFitter
 from bmdp.models.networks import (
     EncoderNet,
     FrontierNet,
@@ -28,17 +30,20 @@ from bmdp.randomness import named_generator
 def make_fitter(model: Any, problem: Problem, regression: Regression, device: Any) -> Fitter:
     """Returns models that know nothing yet: networks, or whatever makes a fitter of its own.
 
-    Only networks are on the device; see `device_of`.
+    Only networks and kernel models are on the device; see `device_of`.
     """
     if isinstance(model, EncoderNet | FrontierNet):
         return NetworkFitter(model, regression, problem, device)
+    if isinstance(model, KernelModel):
+        return KernelFitter(model, problem, device)
     own: Fitter = model.fitter(problem)
     return own
 
 
 def device_of(model: Any, name: str) -> torch.device:
-    """Returns the device of a name; "auto" is the GPU, for networks and if there is one."""
-    return torch_device(name if isinstance(model, EncoderNet | FrontierNet) else "cpu")
+    """Returns the device of a name; "auto" is the GPU, if there is one that can be used."""
+    can_be_there = isinstance(model, EncoderNet | FrontierNet | KernelModel)
+    return torch_device(name if can_be_there else "cpu")
 
 
 def torch_device(name: str) -> torch.device:
@@ -72,6 +77,13 @@ class NetworkFitter:
 
     def fit(self, round_name: str, budgets: Tensor, targets: Tensor) -> FitRecord:
         """Fits to targets `[N, L, 2]` at budgets `[N, L]` (or `[B]`), of scaled rewards."""
+        self.begin(round_name)
+        samples = self.samples(budgets, targets)
+        generator = self._generator(f"{round_name}/regression")
+        return regress(self.stack, samples, self.regression, self.optimiser, generator)
+
+    def begin(self, round_name: str) -> None:
+        """Makes networks and optimiser ready for a regression, as the settings have it."""
         if self.regression.start == "restart":
             moments = self.optimiser.state_dict() if self.regression.keep_moments else None
             self._renew(round_name)
@@ -79,14 +91,18 @@ class NetworkFitter:
                 self.optimiser.load_state_dict(moments)
         elif not self.regression.keep_moments:
             self.optimiser = make_optimiser(self.stack, self.regression)
-        samples = self._samples(budgets, targets)
-        generator = self._generator(f"{round_name}/regression")
-        return regress(self.stack, samples, self.regression, self.optimiser, generator)
+
+    def samples(self, budgets: Tensor, targets: Tensor) -> Samples:
+        """Each network's own rows, of all that it is fitted to."""
+        rows = self._rows
+        own = self.budgets if budgets.ndim == 1 else budgets.to(self.device)[rows]
+        values = targets.to(self.device)[rows]
+        return Samples(self._states[rows], self._actions[rows], own, values, self._weights)
 
     def error(self, budgets: Tensor, targets: Tensor) -> float:
         """Mean loss of the networks as they are."""
         with torch.no_grad():
-            return float(losses(self.stack, self._samples(budgets, targets)).mean())
+            return float(losses(self.stack, self.samples(budgets, targets)).mean())
 
     def grid(self, states: NDArray[Any]) -> Tensor:
         """Values at states `[n, D]`: `[E, n, 2, A, B]`, of scaled rewards."""
@@ -146,13 +162,6 @@ class NetworkFitter:
     def _scaled(self, states: NDArray[Any]) -> Tensor:
         rows = (np.asarray(states, np.float64) - self.scaling.centre) / self.scaling.scale
         return torch.tensor(rows, dtype=torch.float32, device=self.device)
-
-    def _samples(self, budgets: Tensor, targets: Tensor) -> Samples:
-        """Each network's own rows."""
-        rows = self._rows
-        own = self.budgets if budgets.ndim == 1 else budgets.to(self.device)[rows]
-        values = targets.to(self.device)[rows]
-        return Samples(self._states[rows], self._actions[rows], own, values, self._weights)
 
 
 def _rows_of(members: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:

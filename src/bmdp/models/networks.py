@@ -140,7 +140,10 @@ class NetworkQ:
 
     @cached_property
     def _stack(self) -> tuple[QStack, Any]:
-        """The network, and its budgets as a tensor."""
+        return self.make_stack()
+
+    def make_stack(self) -> tuple[QStack, Any]:
+        """The network, and its budgets as a tensor, on the CPU."""
         import torch
 
         from bmdp.models.stacks import load_parameters

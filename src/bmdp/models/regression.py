@@ -34,6 +34,20 @@ class Samples(NamedTuple):
         return Samples(states, actions, budgets, targets, weights)
 
 
+class Descent(NamedTuple):
+    """How a regression went, for each network."""
+
+    first_losses: Tensor  # [E]
+    last_losses: Tensor  # [E]
+    held_out_loss: float | None  # mean over networks
+    n_steps: int
+
+    def record(self, networks: slice = slice(None)) -> FitRecord:
+        """How it went for some of the networks, or for all."""
+        first, last = (float(t[networks].mean()) for t in (self.first_losses, self.last_losses))
+        return FitRecord(first, last, self.held_out_loss, self.n_steps)
+
+
 def losses(stack: QStack, samples: Samples) -> Tensor:
     """Mean squared error of Q_r plus that of Q_c on the actions taken, of each network, `[E]`."""
     found = stack.taken(samples.states, samples.actions, samples.budgets)
@@ -57,7 +71,18 @@ def regress(
     optimiser: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> FitRecord:
-    """Fits in place, and tells how it went.
+    """Fits in place, and tells how it went; arguments as for `descend`."""
+    return descend(stack, samples, settings, optimiser, generator).record()
+
+
+def descend(
+    stack: QStack,
+    samples: Samples,
+    settings: Regression,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> Descent:
+    """Fits in place, and tells how it went for each network.
 
     Args:
         stack: the networks.
@@ -73,19 +98,19 @@ def regress(
     trained = samples.rows(order[n_held_out:].to(device)) if n_held_out else samples
     judge = _Judge(stack, held_out, settings)
     take_step = _stepper(stack, trained, settings, optimiser, generator)
-    first_loss = last_loss = float("nan")
+    first = last = torch.empty(0)
     for step in range(settings.steps):
         _set_rate(optimiser, settings, step)
         loss = take_step()
         is_check = step % settings.check_every == 0 or step == settings.steps - 1
         if is_check or settings.stop_loss is not None:
-            last_loss = float(loss.mean())
-            first_loss = last_loss if step == 0 else first_loss
-            if settings.stop_loss is not None and float(loss.max()) < settings.stop_loss:
+            last = loss.cpu()
+            first = last if step == 0 else first
+            if settings.stop_loss is not None and float(last.max()) < settings.stop_loss:
                 break
         if is_check and judge.is_over():
             break
-    return FitRecord(first_loss, last_loss, judge.finish(), step + 1)
+    return Descent(first, last, judge.finish(), step + 1)
 
 
 def _stepper(

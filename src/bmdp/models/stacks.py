@@ -16,6 +16,43 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+_PART = 512  # rows over which a gradient is summed at a time
+
+
+class Affine(torch.autograd.Function):
+    """Rows times weights, plus biases if any, of several networks.
+
+    The gradient of weights is a sum over all rows. A library for many small products has too few of
+    them to fill a GPU; here that sum is taken in parts, side by side.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, bias: Tensor | None, rows: Tensor, weight: Tensor) -> Tensor:
+        """From `[E, n, n_in]` to `[E, n, n_out]`."""
+        ctx.save_for_backward(rows, weight)
+        return torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias, rows, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """Gradients of biases, rows and weights."""
+        (gradient,) = gradients
+        rows, weight = ctx.saved_tensors
+        of_bias = gradient.sum(dim=1, keepdim=True) if ctx.needs_input_grad[0] else None
+        of_rows = torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[1] else None
+        n = rows.shape[1] // _PART * _PART
+        one, other = (t[:, :n].reshape(-1, _PART, t.shape[2]) for t in (rows, gradient))
+        parts = torch.bmm(one.mT, other).view(len(rows), -1, *weight.shape[1:])
+        rest = torch.bmm(rows[:, n:].mT, gradient[:, n:])
+        return of_bias, of_rows, parts.sum(dim=1) + rest
+
+
+def affine(bias: Tensor | None, rows: Tensor, weight: Tensor) -> Tensor:
+    """Rows `[E, n, n_in]` times weights, plus biases if any: `[E, n, n_out]`."""
+    if rows.is_cuda and len(rows) > 1 and rows.shape[1] >= 2 * _PART:
+        found: Tensor = Affine.apply(bias, rows, weight)  # type: ignore[no-untyped-call]
+        return found
+    return torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias, rows, weight)
+
 
 class LinearStack(nn.Module):
     """`E` linear layers side by side; Xavier-uniform weights, biases 0."""
@@ -30,7 +67,7 @@ class LinearStack(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """From `[E, n, n_in]` to `[E, n, n_out]`."""
-        return torch.baddbmm(self.bias, rows, self.weight)
+        return affine(self.bias, rows, self.weight)
 
 
 class QStack(nn.Module, ABC):
@@ -90,14 +127,14 @@ class EncoderStack(QStack):
         rows = budgets[..., None]
         for layer in self.encoder:
             rows = torch.relu(layer(rows)) if self.is_literal else layer(rows)
-        part = torch.baddbmm(self.first.bias, rows, self.first.weight[:, self.state_size :])
+        part = affine(self.first.bias, rows, self.first.weight[:, self.state_size :])
         return part if self.is_literal else self.others[0](part)
 
     def _state_part(self, states: Tensor) -> Tensor:
         """What states `[E, n, D]` add to the first activation, `[E, n, H]`."""
-        part = torch.bmm(states, self.first.weight[:, : self.state_size])
+        part = affine(None, states, self.first.weight[:, : self.state_size])
         second: Any = self.others[0]
-        return part if self.is_literal else torch.bmm(part, second.weight)
+        return part if self.is_literal else affine(None, part, second.weight)
 
     def _rest(self, rows: Tensor) -> Tensor:
         """From the first activation on: `[E, n, H]` to `[E, n, 2 * A]`."""

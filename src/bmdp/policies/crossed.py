@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.errors import ConfigError
 from bmdp.frontier import Frontier, best_mixtures, upper_frontier
 from bmdp.policies.greedy import PLAIN, GreedyRule, at, crossed_share
-from bmdp.policies.hull import HullPolicy, QFunction
+from bmdp.policies.hull import HullPolicy, QFunction, mixtures_at
 from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
 from bmdp.policies.stored import storable
 
@@ -25,16 +26,30 @@ from bmdp.policies.stored import storable
 @storable
 @dataclass(frozen=True, eq=False)
 class MeanQ:
-    """The mean of some Q-functions."""
+    """The mean of some Q-functions, or less than that of rewards and more of costs.
+
+    Args:
+        functions: at least one.
+        caution: by how many of their deviations Q_r is lowered and Q_c raised where the functions
+            disagree; below 0, what is unknown looks good.
+    """
 
     functions: tuple[QFunction, ...]
+    caution: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks the caution."""
+        if not np.isfinite(self.caution):
+            raise ConfigError(f"MeanQ.caution must be finite; got {self.caution}.")
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c), each `[N, A, B]`."""
-        q_r, q_c = (
-            sum(values) for values in zip(*(q(states) for q in self.functions), strict=True)
-        )
-        return q_r / len(self.functions), q_c / len(self.functions)
+        found = list(zip(*(q(states) for q in self.functions), strict=True))
+        q_r, q_c = (sum(values) / len(self.functions) for values in found)
+        if self.caution == 0:
+            return q_r, q_c
+        d_r, d_c = (np.std(values, axis=0) for values in found)
+        return q_r - self.caution * d_r, q_c + self.caution * d_c
 
 
 @storable
@@ -83,6 +98,19 @@ class CrossedPolicy(OneStepPolicy):
         chances = np.stack((1 - shares, shares, 1 - other_shares, other_shares), axis=1) / 2
         return Options(*self._augmented(every), chances)
 
+    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the same for all budgets `[L]`, from one frontier of each function."""
+        first, second = self.first(states), self.second(states)
+        points, chances = (
+            np.concatenate(of_both, axis=-1)
+            for of_both in zip(
+                self._mixtures_at(first, second, budgets),
+                self._mixtures_at(second, first, budgets),
+                strict=True,
+            )
+        )
+        return Options(*self._augmented(points), chances / 2)
+
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns the frontier of the mean of both; `index` is a * B + b of a vertex."""
         q_r, q_c = MeanQ((self.first, self.second))(np.asarray(state)[None])
@@ -102,6 +130,20 @@ class CrossedPolicy(OneStepPolicy):
         cost = at(costs, points)
         shares = crossed_share(cost[:, 0], cost[:, 1], budgets)
         return points, np.where(found.lower == found.upper, 0.0, shares), found.status
+
+    def _mixtures_at(
+        self,
+        choosing: tuple[FloatArray, FloatArray],
+        valuing: tuple[FloatArray, FloatArray],
+        budgets: FloatArray,
+    ) -> tuple[IntArray, FloatArray]:
+        """Two points of each state and budget, and their probabilities, `[N, L, 2]` each."""
+        points, _ = mixtures_at(*self.rule.points(*choosing), budgets)
+        costs = valuing[1].reshape(len(points), -1).clip(self.rule.cost_floor)
+        lower, upper = points[..., 0], points[..., 1]
+        shares = crossed_share(at(costs, lower), at(costs, upper), budgets)
+        shares = np.where(lower == upper, 0.0, shares)
+        return points, np.stack((1 - shares, shares), axis=-1)
 
     def _augmented(self, points: Any) -> tuple[Any, FloatArray]:
         """Actions and next budgets of points."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
 from bmdp.errors import DataError
-from bmdp.frontier import Frontier, best_mixtures, upper_frontier
+from bmdp.frontier import Frontier, best_mixtures, frontier_vertices, upper_frontier
 from bmdp.policies.greedy import PLAIN, GreedyRule
 from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
 from bmdp.policies.stored import storable
@@ -92,6 +92,11 @@ class HullPolicy(OneStepPolicy):
         chances = np.stack((1 - mixtures.p_upper, mixtures.p_upper), axis=1)
         return Options(*self._augmented(points), chances)
 
+    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the mixtures of each state at all budgets `[L]`, from its one frontier."""
+        points, chances = mixtures_at(*self._points(states), budgets)
+        return Options(*self._augmented(points), chances)
+
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
         costs, rewards = self._points(np.asarray(state)[None])
@@ -109,6 +114,38 @@ class HullPolicy(OneStepPolicy):
         require_shape("q_r", q_r, wanted, f"[{len(states)}, A, {len(self.beta_grid)}]")
         require_shape("q_c", q_c, q_r.shape, "of q_r")
         return self.rule.points(q_r, q_c)
+
+
+def mixtures_at(
+    costs: FloatArray, rewards: FloatArray, budgets: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Returns the best mixtures of each state at all budgets: `best_mixtures` of each of them.
+
+    Args:
+        costs: of points, `[N, K]`.
+        rewards: of points, `[N, K]`.
+        budgets: `[L]`.
+
+    Returns:
+        Lower and upper point of each state and budget, and their probabilities, `[N, L, 2]` each.
+
+    >>> costs, rewards = np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 3.0, 4.0]])
+    >>> points, chances = mixtures_at(costs, rewards, np.array([-1.0, 0.5, 3.0]))
+    >>> points.tolist(), chances.tolist()
+    ([[[0, 0], [0, 1], [2, 2]]], [[[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]])
+    """
+    vertices, n_vertices = frontier_vertices(costs, rewards)
+    prices = np.take_along_axis(costs, vertices, axis=1)  # [N, V], rising
+    held = np.asarray(budgets).astype(costs.dtype, copy=False)
+    # Rows of vertices are filled up with the last one, so that all places after it will do.
+    lower = np.stack([(prices <= budget).sum(axis=1) - 1 for budget in held], axis=1)  # [N, L]
+    is_tight = (lower >= 0) & (lower < n_vertices[:, None] - 1)
+    lower = np.maximum(lower, 0)
+    upper = lower + is_tight
+    low, high = (np.take_along_axis(prices, ends, axis=1) for ends in (lower, upper))
+    p_upper = np.where(is_tight, (held - low) / np.where(is_tight, high - low, 1), 0)
+    points = [np.take_along_axis(vertices, ends, axis=1) for ends in (lower, upper)]
+    return np.stack(points, axis=-1), np.stack((1 - p_upper, p_upper), axis=-1)
 
 
 def _state_numbers(states: NDArray[Any], n_states: int) -> IntArray:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bmdp.arrays import FloatArray
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.hull import QFunction
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
+from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
 from bmdp.policies.stored import storable
 
 
@@ -43,3 +43,8 @@ class PricedPolicy(OneStepPolicy):
         q_r, q_c = self.q_function(states)
         actions = (q_r - self.price * q_c)[..., 0].argmax(axis=1)
         return Decision(actions, budgets.copy(), np.full(len(actions), BudgetStatus.SLACK, np.int8))
+
+    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the best action, and the budget as it is."""
+        action, next_budget, _ = self.choose(states, budgets, np.empty((len(states), 0)))
+        return Options(action[:, None], next_budget[:, None], np.ones((len(states), 1)))

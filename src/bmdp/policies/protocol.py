@@ -49,7 +49,10 @@ Decisions: TypeAlias = Decision[IntArray, FloatArray, IntArray]
 
 
 class Options(NamedTuple):
-    """What a policy may do at `N` states with their budgets, `J` things at each."""
+    """What a policy may do at `N` states with their budgets, `J` things at each.
+
+    `[N, L, J]` where each state is asked at `L` budgets.
+    """
 
     action: IntArray  # [N, J]
     next_budget: FloatArray  # [N, J]
@@ -171,6 +174,27 @@ class OneStepPolicy(Policy):
     def at_step(self, step: int) -> OneStepPolicy:
         """Returns itself: it does the same at every step of an episode."""
         return self
+
+    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns what it may do at each of `L` budgets at each of `N` states, `[N, L, J]`.
+
+        Members that have `options` at a budget for each state need no more; some are faster.
+
+        Args:
+            states: `[N, ...]`.
+            budgets: `[L]`, at least one, within `budget_range`.
+
+        Raises:
+            PolicyError: if it does not say with which probabilities it acts.
+        """
+        options = getattr(self, "options", None)
+        if options is None:
+            raise PolicyError(
+                f"{type(self).__name__} does not say with which probabilities it acts: it has no "
+                "`options`."
+            )
+        each = [options(states, np.full(len(states), budget)) for budget in budgets]
+        return Options(*(np.stack(columns, axis=1) for columns in zip(*each, strict=True)))
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""

@@ -12,7 +12,7 @@ pays in the real task, by Monte Carlo; the two should agree.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -140,18 +140,53 @@ def best_values(grid: Grid, price: float) -> tuple[Point, list[FloatArray]]:
 
     Scores `[actions, nodes]` are reward - price * cost of each action.
     """
-    n_nodes = grid.rewards.shape[1]
-    v_r, v_c = np.zeros((2, n_nodes))
-    scores: list[FloatArray] = []
-    for _ in range(grid.task.horizon):
-        q_r = grid.rewards + np.stack([move @ v_r for move in grid.moves])
-        q_c = grid.costs + np.stack([move @ v_c for move in grid.moves])
-        score = q_r - price * q_c
-        action = score.argmax(axis=0)
-        v_r, v_c = (q[action, np.arange(n_nodes)] for q in (q_r, q_c))
-        scores.insert(0, score)
+    last = ToGo(np.zeros(0), *np.zeros((2, grid.rewards.shape[1])))
+    steps = [last := _step_back(grid, price, last) for _ in range(grid.task.horizon)]
     start = start_node(grid)
-    return (float(v_c[start]), float(v_r[start])), scores
+    point = (float(last.cost[start]), float(last.reward[start]))
+    return point, [step.score for step in reversed(steps)]
+
+
+class ToGo(NamedTuple):
+    """What is scored, earned and paid from a step on."""
+
+    score: FloatArray  # [actions, nodes]
+    reward: FloatArray  # [nodes]
+    cost: FloatArray  # [nodes]
+
+
+def _step_back(grid: Grid, price: float, later: ToGo) -> ToGo:
+    """What is best at a step, given what is at the step after it."""
+    q_r = grid.rewards + np.stack([move @ later.reward for move in grid.moves])
+    q_c = grid.costs + np.stack([move @ later.cost for move in grid.moves])
+    score = q_r - price * q_c
+    action = score.argmax(axis=0)
+    nodes = np.arange(score.shape[1])
+    return ToGo(score, q_r[action, nodes], q_c[action, nodes])
+
+
+def cost_range(grid: Grid, places: FloatArray, step: int) -> FloatArray:
+    """Returns the least cost from a step on, and that of the best-paid policy, `[N, 2]`.
+
+    Args:
+        grid: of a task.
+        places: x and y, `[N, 2]`.
+        step: number of steps made before.
+    """
+    x, y = places.T
+    height, width = grid.task.map.wall.shape
+    row, column = (
+        np.minimum(t.astype(np.int64), most - 1) for t, most in ((y, height), (x, width))
+    )
+    base = (row * width + column) * grid.resolution**2
+    corners = _corners(x - column, y - row, grid.resolution)
+    ends = []
+    for price in (_HUGE_PRICE, _TINY_PRICE):
+        later = ToGo(np.zeros(0), *np.zeros((2, grid.rewards.shape[1])))
+        for _ in range(step, grid.task.horizon):
+            later = _step_back(grid, price, later)
+        ends.append(sum(later.cost[base + node] * weight for node, weight in corners))
+    return np.stack(ends, axis=1)
 
 
 def start_node(grid: Grid) -> int:

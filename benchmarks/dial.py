@@ -1,0 +1,357 @@
+"""How honest learned dials are: trains by many rules and seeds, and measures reward and cost.
+
+    python benchmarks/dial.py goals --seeds 0:10 --out out/goals --workers 2
+    python benchmarks/dial.py goals --out out/goals --table
+
+A *study* is some variants of settings. Those of "goals", "exploration", "episodes" and the like
+explore and learn; those that are named "... batch" learn from the same episodes, which the preset
+explored with the seed. Every finished variant and seed is a line of FOLDER/rows.jsonl, and is not
+done again. `--table` prints what is there as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BUDGETS = np.linspace(0, 1, 11)
+MOVES = (0.0, 0.5, 1.0)  # budgets before the dial is moved
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A name and settings that are changed."""
+
+    name: str
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """Variants of a preset."""
+
+    preset: str
+    variants: tuple[Variant, ...]
+    settings: tuple[str, ...] = ()  # of all variants
+    same_batch: bool = False
+    moved_at: int = 0  # step at which the dial is moved, too
+
+
+SELF = "learner.valuation=self"
+ROUTES = ("env.settings.routes=4", "learner.slope_cap=50")
+PAPER_FEATURES = ("env.settings.features=paper",)
+
+
+def _rules() -> tuple[Variant, ...]:
+    """Ways to learn from a batch."""
+    folds = {f"crossed, {k} folds": (f"learner.folds={k}",) for k in (2, 3, 5, 8)}
+    wary = {
+        f"pessimistic, {c:g} deviations": (
+            "learner.valuation=pessimistic",
+            "learner.folds=5",
+            f"learner.caution={c}",
+        )
+        for c in (0.0, 0.5, 1.0)
+    }
+    every = {
+        "self": (SELF,),
+        **folds,
+        "crossed values, 3 folds": ("learner.valuation=values", "learner.folds=3"),
+        "crossed when acting, too": ("learner.folds=2", "learner.acting=crossed"),
+        **wary,
+        "self, no cap": (SELF, "learner.slope_cap=0"),
+        "3 folds, no cap": ("learner.folds=3", "learner.slope_cap=0"),
+        "self, rows of each step": (SELF, "learner.stages=own"),
+        "self, iterations": (SELF, "learner.stages=none"),
+    }
+    return tuple(Variant(name, settings) for name, settings in every.items())
+
+
+def _explorations() -> tuple[Variant, ...]:
+    """Ways to explore."""
+    every = {
+        "independent": ("exploration.hold=1",),
+        "held 3": ("exploration.hold=3",),
+        "held 5": ("exploration.hold=5",),
+        "held 8": ("exploration.hold=8",),
+        "counts 0.1": ("exploration.bonus=count", "exploration.weight=0.1"),
+        "counts 1": ("exploration.bonus=count", "exploration.weight=1"),
+        "ensemble 1": ("exploration.bonus=ensemble", "exploration.weight=1"),
+        "ensemble 3": ("exploration.bonus=ensemble", "exploration.weight=3"),
+        "targets 0.3": ("exploration.bonus=targets", "exploration.weight=0.3"),
+        "targets 1": ("exploration.bonus=targets", "exploration.weight=1"),
+        "uncertain budgets": ("exploration.budgets=uncertain",),
+    }
+    return tuple(Variant(name, settings) for name, settings in every.items())
+
+
+PLAIN = (Variant("preset"),)
+BOTH = (
+    Variant("optimistic targets", ("exploration.bonus=targets", "exploration.weight=0.3")),
+    *PLAIN,
+)
+OPTIMISM = ("exploration.bonus=targets", "exploration.weight=0.3")
+HELD_OUT = (Variant("held out 0.3", ("held_out=0.3",)), *PLAIN)
+ATTEMPTS = (
+    Variant("less random", ("exploration.decay=0.002", "exploration.floor=0.1")),
+    Variant("600 centres", ("learner.model.centres=600",)),
+    Variant("5 folds", ("learner.folds=5",)),
+    Variant("held 3", ("exploration.hold=3",)),
+)
+SLOT_ATTEMPTS = (
+    Variant("pessimistic 0.5", ("learner.valuation=pessimistic", "learner.caution=0.5")),
+    Variant("8 folds", ("learner.folds=8",)),
+)
+STUDIES = {
+    "attempts corridors": Study("corridors", ATTEMPTS, OPTIMISM),
+    "attempts slot-filling": Study("slot-filling", SLOT_ATTEMPTS),
+    "goals corridors": Study("corridors", BOTH, moved_at=4),
+    "goals corridors seen": Study("corridors", PLAIN, ("env.settings.observe_time=true",)),
+    "goals routes": Study("corridors", BOTH, ROUTES, moved_at=4),
+    "goals slot-filling": Study("slot-filling", HELD_OUT, moved_at=3),
+    "goals slot-filling paper": Study("slot-filling", HELD_OUT, PAPER_FEATURES, moved_at=3),
+    "rules corridors batch": Study("corridors", _rules(), same_batch=True),
+    "rules routes batch": Study("corridors", _rules(), ROUTES, same_batch=True),
+    "rules slot-filling batch": Study("slot-filling", _rules(), same_batch=True),
+    "rules slot-filling paper batch": Study(
+        "slot-filling", _rules(), PAPER_FEATURES, same_batch=True
+    ),
+    "exploration corridors": Study("corridors", _explorations()),
+    "exploration routes": Study("corridors", _explorations(), ROUTES),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One study and seed, and the variants to do."""
+
+    study: str
+    seed: int
+    variants: tuple[str, ...]
+    n_tests: int
+    device: str
+    out: str
+
+
+def do(job: Job) -> None:
+    """Trains and measures, and writes a line for each variant."""
+    import torch
+
+    torch.set_num_threads(1)
+    study = STUDIES[job.study]
+    batch = None
+    for variant in study.variants:
+        if variant.name not in job.variants:
+            continue
+        begin = time.perf_counter()
+        if study.same_batch:
+            batch = batch or _explored(job, study).batch
+            begin = time.perf_counter()
+            row = _learned(job, study, variant, batch)
+        else:
+            result, spec = _explored(job, study, variant), _spec(study, variant)
+            row = _measured(job, study, spec, result.policy, result.records, begin)
+        with open(f"{job.out}/rows.jsonl", "a") as file:
+            file.write(json.dumps({"study": job.study, **asdict(variant), **row}) + "\n")
+        print(job.study, variant.name, job.seed, f"{row['train_seconds']:.0f} s", flush=True)
+
+
+def _spec(study: Study, variant: Variant = PLAIN[0]) -> Any:
+    import bmdp
+    from bmdp.learn.spec_files import with_setting
+
+    spec = bmdp.preset(study.preset)
+    for setting in (*study.settings, *variant.settings):
+        spec = with_setting(spec, setting)
+    return spec
+
+
+def _explored(job: Job, study: Study, variant: Variant = PLAIN[0]) -> Any:
+    import bmdp
+
+    return bmdp.explore(_spec(study, variant), seed=job.seed, device=job.device)
+
+
+def _learned(job: Job, study: Study, variant: Variant, batch: Any) -> dict[str, Any]:
+    from bmdp.learn.exploration import learner_of
+
+    spec, begin = _spec(study, variant), time.perf_counter()
+    records: list[Any] = []
+    policy = learner_of(spec.learner).fit(
+        batch, seed=job.seed, device=job.device, on_record=records.append
+    )
+    return _measured(job, study, spec, policy, records, begin)
+
+
+def _measured(
+    job: Job, study: Study, spec: Any, policy: Any, records: Any, begin: float
+) -> dict[str, Any]:
+    """What a policy earns and pays, and what it promised."""
+    import bmdp
+    from bmdp.evaluate import evaluate_move
+    from bmdp.models.placing import placed
+
+    row: dict[str, Any] = {"seed": job.seed, "train_seconds": time.perf_counter() - begin}
+    begin = time.perf_counter()
+    if job.device != "cpu":
+        policy = placed(policy, job.device)
+    how: dict[str, Any] = {"n_episodes": job.n_tests, "seed": 1000 + job.seed}
+    found = bmdp.evaluate(policy, spec.env.spec(), budgets=BUDGETS, **how)
+    row |= {
+        "n_tests": job.n_tests,
+        "reward": found.discounted_reward_mean.tolist(),
+        "cost": found.discounted_cost_mean.tolist(),
+        "promised": _promised(records),
+        "rounds": [[r["reward"], r["cost"]] for r in records if r.get("kind") == "collection"],
+    }
+    if study.moved_at:
+        row["moved"] = []
+        for first in MOVES:
+            move = evaluate_move(
+                policy,
+                spec.env.spec(),
+                first_budget=first,
+                new_budgets=BUDGETS[::2],
+                at_step=study.moved_at,
+                **{**how, "n_episodes": -(-job.n_tests // 4)},
+            )
+            row["moved"].append(
+                {
+                    "from": first,
+                    "going": move.going_share,
+                    "infeasible": move.infeasible_share.tolist(),
+                    "cost": move.cost_mean.tolist(),
+                    "ideal": _ideal(policy, spec, first, study.moved_at, how["seed"]),
+                }
+            )
+    return row | {"test_seconds": time.perf_counter() - begin}
+
+
+def _promised(records: Any) -> list[float]:
+    """Reward and cost at the largest budget: of held-out episodes, or of the models themselves."""
+    last = records[-1]
+    if last.get("kind") == "prediction":
+        return [last["reward"][-1], last["cost"][-1]]
+    return [last["start_reward_high"], last["start_cost_high"]]
+
+
+def _ideal(policy: Any, spec: Any, first: float, step: int, seed: int) -> list[float] | None:
+    """Corridors: the mean cost-to-go of an honest dial, E[clip(budget, least, most of a state)]."""
+    from bmdp.envs import Corridors
+    from bmdp.envs.corridors.frontier import corridors_grid, cost_range
+    from bmdp.learn import collect
+
+    if spec.env.id != "corridors":
+        return None
+    batch = collect(policy, spec.env.spec(), range(5000), budgets=np.full(5000, first), seed=seed)
+    assert batch.step is not None
+    states = np.asarray(batch.state[batch.step == step], np.float64)[:, :2]
+    ends = cost_range(corridors_grid(Corridors(**spec.env.settings), 17), states, step)
+    return [float(np.clip(budget, *ends.T).mean()) for budget in BUDGETS[::2]]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Does what is not done yet, several jobs at a time."""
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    done = {(r["study"], r["name"], r["seed"]) for r in rows_of(arguments.out)}
+    first, _, last = arguments.seeds.partition(":")
+    jobs = []
+    for name in arguments.studies:
+        for seed in range(int(first), int(last)):
+            names = [v.name for v in STUDIES[name].variants if (name, v.name, seed) not in done]
+            names = [n for n in names if not arguments.only or n in arguments.only]
+            groups = [tuple(names)] if STUDIES[name].same_batch else [(n,) for n in names]
+            settings = (arguments.tests, arguments.device, str(arguments.out))
+            jobs += [Job(name, seed, group, *settings) for group in groups if group]
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(arguments.workers, maxtasksperchild=1) as pool:
+        for _ in pool.imap_unordered(do, jobs, chunksize=1):
+            pass
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """All that was measured."""
+    path = folder / "rows.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def print_table(folder: Path) -> None:
+    """Prints a line for each study and variant: mean over seeds, and the worst overshoot."""
+    optima: dict[str, Any] = {}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows_of(folder):
+        groups.setdefault((row["study"], row["name"]), []).append(row)
+    print("| study | variant | seeds | score (each) | overshoot (worst) | dial error | promised |")
+    print("|---|---|---|---|---|---|---|")
+    for (study, name), rows in groups.items():
+        if study not in optima:
+            optima[study] = optimum_of(_spec(STUDIES[study]).env, folder)
+        rows.sort(key=lambda row: row["seed"])
+        measures = [dial(row, optima[study]) for row in rows]
+        score, over, error = (np.array(column) for column in zip(*measures, strict=True))
+        gap = np.mean([row["promised"][1] - row["cost"][-1] for row in rows])
+        gain = np.mean([row["promised"][0] - row["reward"][-1] for row in rows])
+        each = ", ".join(f"{s:.3f}" for s in score)
+        print(
+            f"| {study} | {name} | {len(rows)} | **{score.mean():.3f}** ({each}) | "
+            f"{over.max():.3f} (mean {over.mean():.3f}) | {error.mean():.4f} | "
+            f"{gain:+.1f} at {gap:+.3f} |"
+        )
+
+
+def optimum_of(env: Any, folder: Path) -> Any:
+    """The true frontier of a task, kept in the folder: it takes up to a minute."""
+    from bmdp import Frontier
+    from bmdp.envs import Corridors, corridors, slot_filling
+
+    settings = {k: v for k, v in env.settings.items() if k not in ("observe_time", "features")}
+    path = folder / f"optimum-{env.id}-{len(settings)}.npy"
+    if not path.exists():
+        if env.id == "corridors":
+            how = {"resolution": 17, "max_disagreement": 1.0} if settings else {"resolution": 33}
+            found = corridors.true_frontier(Corridors(**settings), **how).frontier
+        else:
+            found = slot_filling.true_frontier().frontier
+        np.save(path, np.stack((found.costs, found.rewards)))
+    return Frontier(*np.load(path))
+
+
+def dial(row: dict[str, Any], optimum: Any) -> tuple[float, float, float]:
+    """Mean score, worst overshoot and mean dial error."""
+    cost, reward = np.array(row["cost"]), np.array(row["reward"])
+    low, high = optimum.costs[0], optimum.costs[-1]
+    best = optimum.reward_at(np.clip(np.maximum(BUDGETS, cost), low, high))
+    over = cost - np.maximum(BUDGETS, low)
+    error = np.abs(cost - np.clip(BUDGETS, low, high))
+    return float((reward / best).mean()), float(over.max()), float(error.mean())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
+    parser.add_argument("--seeds", default="0:10", help="first:last, without the last")
+    parser.add_argument("--only", nargs="*", help="variants, if not all")
+    parser.add_argument("--tests", type=int, default=20_000, help="test episodes a budget")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--table", action="store_true", help="print what is there")
+    found = parser.parse_args(arguments)
+    unknown = set(found.studies) - set(STUDIES)
+    if unknown:
+        parser.error(f"no study is called {', '.join(unknown)}; there are {', '.join(STUDIES)}.")
+    print_table(found.out) if found.table else run(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Episodes that a learner never sees, and what they say of the policy that it learned.
+
+They say what the policy will earn and pay, and so its dial is read by them. They are drawn for each
+round by itself, so that a run that is resumed holds out the same ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bmdp.data import TransitionBatch
+from bmdp.errors import DataError
+from bmdp.learn.audit import audited, expected_at
+from bmdp.learn.config import BFTQConfig, FTQConfig
+from bmdp.learn.fit import LearnedPolicy, Record, TrainedPolicy
+from bmdp.learn.fitted import StageKind, first_rows, fitted_evaluation
+from bmdp.learn.policy_fit import Terms
+from bmdp.models import EncoderNet, FrontierNet, KernelModel, Model
+from bmdp.policies.audited import AuditedPolicy
+from bmdp.randomness import named_generator
+
+N_PREDICTED = 11  # budgets of a prediction, from end to end of the range
+_MOST_STEPS = 50  # of an episode, for stages
+
+
+class Parts(NamedTuple):
+    """The episodes of a round: some to learn from, and some held out, if any."""
+
+    learned: TransitionBatch
+    held_out: TransitionBatch | None
+
+
+def split_episodes(batch: TransitionBatch, share: float, *, seed: int, number: int) -> Parts:
+    """Draws episodes of a round to be held out: a share of them, but neither none nor all.
+
+    Args:
+        batch: the transitions of the round.
+        share: of episodes; with 0 nothing is held out.
+        seed: of the run.
+        number: of the round.
+
+    Raises:
+        DataError: if episodes are unknown, there is one only, or none of those drawn has a
+            beginning.
+    """
+    if share == 0:
+        return Parts(batch, None)
+    if batch.episode is None:
+        raise DataError("held_out needs a batch with episodes, to hold out whole ones.")
+    episodes = np.unique(batch.episode)
+    if len(episodes) < 2:
+        raise DataError("held_out needs at least 2 episodes, to hold out one of them; got 1.")
+    n_held_out = min(max(round(share * len(episodes)), 1), len(episodes) - 1)
+    drawn = named_generator(seed, f"held-out/{number}").permutation(episodes)[:n_held_out]
+    is_held_out = np.isin(batch.episode, drawn)
+    held_out = batch.take(is_held_out)
+    first_rows(held_out)  # checks that there are any
+    return Parts(batch.take(~is_held_out), held_out)
+
+
+def held_out_of(parts: Sequence[Parts]) -> TransitionBatch | None:
+    """All that was held out, if anything."""
+    batches = [part.held_out for part in parts if part.held_out is not None]
+    return TransitionBatch.concatenate(batches) if batches else None
+
+
+def judged(
+    policy: LearnedPolicy,
+    batch: TransitionBatch,
+    learner: BFTQConfig | FTQConfig,
+    *,
+    seed: int,
+    device: str,
+) -> TrainedPolicy:
+    """Returns a policy whose dial is read by what held-out episodes say; as it is, without a dial.
+
+    Args:
+        policy: that was learned.
+        batch: what was held out.
+        learner: what learned the policy, for discounts, grid, stages and, unless it is a network,
+            the model.
+        seed: of the run.
+        device: of the model.
+    """
+    if isinstance(learner, FTQConfig):
+        return policy
+    return audited(policy, batch, _terms(learner, batch, seed, device), _stages(learner, batch))
+
+
+def prediction_record(
+    policy: TrainedPolicy,
+    batch: TransitionBatch,
+    learner: BFTQConfig | FTQConfig,
+    *,
+    number: int,
+    seed: int,
+    device: str,
+) -> Record:
+    """Returns what held-out episodes say that a policy will earn and pay.
+
+    Args:
+        policy: of the last round, as `judged` returned it.
+        batch: what was held out.
+        learner: what learned the policy.
+        number: of the last round.
+        seed: of the run.
+        device: of the model.
+    """
+    begin = time.perf_counter()
+    budgets = np.linspace(*learner.budget_range, N_PREDICTED)
+    starts = first_rows(batch)
+    if isinstance(policy, AuditedPolicy):
+        reward, cost = expected_at(policy, batch.state[starts], budgets)
+    else:
+        found = fitted_evaluation(
+            policy,
+            batch,
+            gamma=learner.gamma,
+            budgets=budgets,
+            model=_model(learner),
+            seed=_seed(seed),
+            device=device,
+            n_budgets=2,
+            stages=_stages(learner, batch),
+        )
+        reward, cost = found.reward, found.cost
+    return {
+        "kind": "prediction",
+        "round": number,
+        "budgets": budgets.tolist(),
+        "reward": reward.tolist(),
+        "cost": cost.tolist(),
+        "n_episodes": len(starts),
+        "n_transitions": len(batch),
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+def _terms(learner: BFTQConfig, batch: TransitionBatch, seed: int, device: str) -> Terms:
+    return Terms(
+        model=_model(learner),
+        grid=learner.beta_grid,
+        discounts=(learner.gamma, learner.discount_of_costs),
+        reward_scale=float(np.abs(batch.reward).max()) or 1.0,
+        n_actions=batch.n_actions,
+        seed=_seed(seed),
+        device=device,
+    )
+
+
+def _model(learner: BFTQConfig | FTQConfig) -> Model:
+    is_network = isinstance(learner.model, EncoderNet | FrontierNet)
+    return KernelModel() if is_network else learner.model
+
+
+def _seed(seed: int) -> int:
+    return int(named_generator(seed, "held-out/prediction").integers(2**31))
+
+
+def _stages(learner: BFTQConfig | FTQConfig, batch: TransitionBatch) -> StageKind:
+    """How to evaluate: as it was learned, or backwards if episodes have an end.
+
+    The latter is right where time is hidden, and values need not settle.
+    """
+    own = learner.stages if isinstance(learner, BFTQConfig) else "none"
+    if batch.step is None or (own == "none" and batch.step.max() >= _MOST_STEPS):
+        return "none"
+    counts = np.bincount(batch.step)
+    if own == "own" and counts.all():
+        return "own"
+    ends = batch.terminal[batch.step == len(counts) - 1]
+    return "shared" if own != "none" or ends.all() else "none"

@@ -1,0 +1,168 @@
+"""The values of a given policy, by a model in training. Importing this module imports torch.
+
+A model is asked at states where the policy does what is rare in the data, and may say anything
+there. As every regression learns from the one before, such errors would grow from step to step. So
+nothing is believed beyond what the model was fitted to: no value of an action at a budget is below
+the least or above the most of its targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.data import TransitionBatch
+from bmdp.errors import PolicyError
+from bmdp.models import Model, Regression
+from bmdp.models.fitting import device_of, make_fitter
+from bmdp.models.problem import Problem
+from bmdp.policies.audited import BoundedQ
+from bmdp.policies.protocol import OneStepPolicy
+from bmdp.policies.staged import NarrowQ
+
+_CHUNK = 16_384  # states that are valued at a time
+
+
+class Choices(NamedTuple):
+    """What a policy does, as places among the values `[A * B]` of a state."""
+
+    place: IntArray  # [n, L, J], of the grid budget below the one handed on
+    below: FloatArray  # [n, L, J], weight of that place
+    above: FloatArray  # [n, L, J], weight of the place after it
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What all models of an evaluation share."""
+
+    model: Model
+    grid: FloatArray  # [B]
+    discounts: tuple[float, float]  # of rewards and of costs
+    reward_scale: float
+    n_actions: int
+    seed: int
+    device: str
+
+    def choices(
+        self, policy: OneStepPolicy, states: list[FloatArray], budgets: FloatArray
+    ) -> list[Choices]:
+        """Returns what a policy does at states, in parts, at each of the budgets `[L]`.
+
+        Raises:
+            PolicyError: if it plays an action that there is not.
+        """
+        return [self._placed(*policy.options_at(part, budgets)) for part in states]
+
+    def _placed(self, action: IntArray, next_budget: FloatArray, chance: FloatArray) -> Choices:
+        """Options `[n, L, J]` among the values of their states."""
+        unknown = action[(action < 0) | (action >= self.n_actions)]
+        if len(unknown):
+            raise PolicyError(
+                f"the policy plays action {unknown[0]}; the batch has actions 0 to "
+                f"{self.n_actions - 1}."
+            )
+        grid = self.grid
+        place = (np.searchsorted(grid, next_budget, side="right") - 1).clip(0, len(grid) - 2)
+        share = ((next_budget - grid[place]) / (grid[place + 1] - grid[place])).clip(0, 1)
+        below, above = chance * (1 - share), chance * share
+        return Choices(
+            (action * len(grid) + place).astype(np.int32),
+            below.astype(np.float32),
+            above.astype(np.float32),
+        )
+
+
+class PolicyFit:
+    """The values of a policy, by a model in training on some transitions."""
+
+    def __init__(
+        self, terms: Terms, batch: TransitionBatch, columns: IntArray | None = None
+    ) -> None:
+        """Makes a model that knows nothing, and sees some columns of states, or all."""
+        self.terms, self.batch, self.columns = terms, batch, columns
+        self.device = device_of(terms.model, terms.device)
+        self.going = np.flatnonzero(~batch.terminal)
+        problem = Problem(
+            states=self._seen(batch.state),
+            actions=batch.action,
+            members=np.ones((1, len(batch)), np.bool_),
+            n_actions=terms.n_actions,
+            beta_grid=terms.grid,
+            reward_scale=terms.reward_scale,
+            seed=terms.seed,
+        )
+        self.models = make_fitter(terms.model, problem, Regression(), self.device)
+        self.bounds = np.zeros((2, 2, terms.n_actions, len(terms.grid)), np.float32)
+
+    def next_states(self) -> Iterator[FloatArray]:
+        """Those of rows that go on, some at a time."""
+        for first in range(0, len(self.going), _CHUNK):
+            yield self.batch.next_state[self.going[first : first + _CHUNK]]
+
+    def learn(self, name: str, following: FloatArray | None) -> FloatArray:
+        """Fits to what was earned and paid and, of rows that go on, what follows `[n, B, 2]`.
+
+        Returns what it was fitted to, `[N, B, 2]`, of scaled rewards.
+        """
+        own = np.stack((self.batch.reward / self.terms.reward_scale, self.batch.cost), axis=-1)
+        targets = np.repeat(own[:, None], len(self.terms.grid), axis=1)
+        if following is not None:
+            targets[self.going] += np.array(self.terms.discounts) * following
+        budgets, values = (
+            torch.tensor(array, dtype=torch.float32, device=self.device)
+            for array in (self.terms.grid, targets)
+        )
+        if not self.terms.model.covers_grid:
+            budgets = budgets.expand(len(values), -1)
+        self.models.fit(name, budgets, values)
+        self.bounds = _bounds(targets, self.batch.action, self.terms.n_actions)
+        return targets
+
+    def worth(self, states: list[FloatArray], choices: list[Choices]) -> FloatArray:
+        """Values `[n, L, 2]` of choices at states, in parts; with no part, there is no value."""
+        parts = [
+            _weighed(self._values(part), chosen)
+            for part, chosen in zip(states, choices, strict=True)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, len(self.terms.grid), 2))
+
+    def result(self) -> BoundedQ:
+        """The values as they are, of rewards as they are, as a function that can be stored."""
+        found = self.models.result(0)
+        narrow = found if self.columns is None else NarrowQ(found, self.columns)
+        scale = np.array([self.terms.reward_scale, 1.0])[:, None, None]
+        return BoundedQ(narrow, *(self.bounds * scale))
+
+    def _values(self, states: FloatArray) -> FloatArray:
+        """Values `[n, 2, A, B]` at states, within their bounds."""
+        found: FloatArray = self.models.grid(self._seen(states))[0].cpu().numpy()
+        return found.clip(*self.bounds)
+
+    def _seen(self, states: FloatArray) -> FloatArray:
+        return states if self.columns is None else states[:, self.columns]
+
+
+def _bounds(targets: FloatArray, actions: IntArray, n_actions: int) -> FloatArray:
+    """Least and largest targets of each action, `[2, 2, A, B]`; of all, if an action has none."""
+    every = np.ones(len(actions), np.bool_)
+    masks = [actions == action for action in range(n_actions)]
+    own = [targets[mask if mask.any() else every] for mask in masks]
+    ends = [np.stack([part.min(axis=0), part.max(axis=0)]) for part in own]  # [2, B, 2] each
+    return np.stack(ends).transpose(1, 3, 0, 2).astype(np.float32)
+
+
+def _weighed(q: FloatArray, choices: Choices) -> FloatArray:
+    """Values `[n, L, 2]` of choices, given those of all actions and budgets `[n, 2, A, B]`."""
+    points = q.reshape(*q.shape[:2], -1)
+    place = choices.place.reshape(len(q), 1, -1)
+    lower, upper = (
+        np.take_along_axis(points, at, axis=2).reshape(len(q), 2, *choices.place.shape[1:])
+        for at in (place, place + 1)
+    )
+    values = choices.below[:, None] * lower + choices.above[:, None] * upper  # [n, 2, L, J]
+    return np.moveaxis(values.sum(axis=-1), 1, 2)

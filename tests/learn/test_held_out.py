@@ -1,0 +1,344 @@
+"""Episodes that are not learned from: which they are, and what they say at the end of a run."""
+
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp import (
+    BFTQ,
+    BFTQConfig,
+    ConfigError,
+    DataError,
+    TransitionBatch,
+    explore,
+    hull_mixture,
+    upper_frontier,
+)
+from bmdp.learn import Exploration, FTQConfig, collect, held_out, resume, train, train_from_data
+from bmdp.learn.audit import audited
+from bmdp.learn.exploration import round_seed
+from bmdp.learn.held_out import held_out_of, judged, prediction_record, split_episodes
+from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
+from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression, TableModel
+from bmdp.policies import RandomBudgetedPolicy
+from training import LEARNER, SPEC, content, told
+
+QUICK = replace(LEARNER, model=LinearModel(), n_budgets=3)
+HOLDING = replace(SPEC, learner=QUICK, held_out=0.3)
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def kill_after(n_records):
+    left = [n_records]
+
+    def on_record(record):
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    return on_record
+
+
+@pytest.fixture(scope="module")
+def log():
+    random_policy = RandomBudgetedPolicy(5, 0.0, 1.0)
+    budgets = np.linspace(0, 1, 40)
+    return collect(random_policy, SPEC.env.spec(), range(40), budgets=budgets, seed=0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(HOLDING, folder, seed=0)
+    return folder
+
+
+def without(batch, *names):
+    columns = {k: v for k, v in batch.to_arrays().items() if k not in names}
+    return TransitionBatch.from_arrays(columns, n_actions=batch.n_actions)
+
+
+def same(one, other):
+    """Whether an audited policy plays one that has the same values as another."""
+    states = np.random.default_rng(0).random((20, 3))
+    both = zip(one.inner.q_function(states), other.q_function(states), strict=True)
+    return all((a == b).all() for a, b in both)
+
+
+# Which ones
+
+
+@pytest.mark.parametrize(("share", "n"), [(0.5, 20), (0.1, 4), (0.001, 1), (0.999, 39)])
+def test_a_share_of_the_episodes_is_held_out_but_neither_none_nor_all(log, share, n):
+    learned, others = split_episodes(log, share, seed=0, number=0)
+    both = set(learned.episode.tolist()), set(others.episode.tolist())
+    assert (len(both[0]), len(both[1])) == (40 - n, n)
+    assert both[0] | both[1] == set(range(40))
+    assert len(learned) + len(others) == len(log)
+    assert (np.diff(learned.episode) >= 0).all()
+
+
+def test_nothing_is_held_out_unless_asked_for(log):
+    assert split_episodes(log, 0.0, seed=0, number=0) == (log, None)
+    assert split_episodes(without(log, "episode"), 0.0, seed=0, number=0).held_out is None
+
+
+def test_they_are_drawn_by_seed_and_round(log):
+    def drawn(seed, number):
+        return np.unique(split_episodes(log, 0.5, seed=seed, number=number).held_out.episode)
+
+    assert (drawn(0, 1) == drawn(0, 1)).all()
+    assert (drawn(0, 1) != drawn(0, 2)).any()
+    assert (drawn(0, 1) != drawn(1, 1)).any()
+
+
+def test_episodes_that_cannot_be_told_apart_or_split_are_refused(log):
+    for batch, message in (
+        (without(log, "episode"), "held_out needs a batch with episodes"),
+        (log.take(log.episode == 0), "at least 2 episodes"),
+        (log.take(log.step > 0), "where episodes begin; no row has step 0"),
+    ):
+        with pytest.raises(DataError, match=message):
+            split_episodes(batch, 0.5, seed=0, number=0)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_the_share_is_below_one(share):
+    for spec in (SPEC, DataSpec(LEARNER)):
+        with pytest.raises(ConfigError, match="held_out must be from 0 to below 1"):
+            replace(spec, held_out=share)
+    with pytest.raises(ConfigError, match="rounds of at least 2 episodes"):
+        replace(SPEC, held_out=0.5, exploration=Exploration(2, 1))
+
+
+def test_the_share_is_a_setting():
+    spec = with_setting(SPEC, "held_out=0.25")
+    assert spec.held_out == 0.25
+    assert from_json(to_json(spec)) == spec
+    data = with_setting(DataSpec(LEARNER), "held_out=0.25")
+    assert from_json(to_json(data), DataSpec) == data
+    assert from_json({k: v for k, v in to_json(SPEC).items() if k != "held_out"}) == SPEC
+
+
+# Learning without them
+
+
+def test_what_is_held_out_is_kept_but_not_learned_from(whole):
+    batches = [RunFolder(whole).batch(number) for number in range(2)]
+    assert [len(np.unique(batch.episode)) for batch in batches] == [20, 20]
+    parts = [split_episodes(batch, 0.3, seed=0, number=i) for i, batch in enumerate(batches)]
+    learned = TransitionBatch.concatenate(part.learned for part in parts)
+    expected = BFTQ(QUICK).fit(learned, seed=round_seed(0, 1))
+    assert same(bmdp.load_policy(whole), expected)
+    every = BFTQ(QUICK).fit(TransitionBatch.concatenate(batches), seed=round_seed(0, 1))
+    assert not same(bmdp.load_policy(whole), every)
+
+
+def test_the_prediction_is_that_of_the_episodes_held_out(whole):
+    record = RunFolder(whole).prediction()
+    assert record == RunFolder(whole).records()[-1]
+    assert (record["kind"], record["round"], record["n_episodes"]) == ("prediction", 1, 12)
+    assert record["budgets"] == pytest.approx([i / 10 for i in range(11)])
+    batches = [RunFolder(whole).batch(number) for number in range(2)]
+    parts = [split_episodes(batch, 0.3, seed=0, number=i) for i, batch in enumerate(batches)]
+    batch = held_out_of(parts)
+    policy = bmdp.load_policy(whole)
+    again = judged(policy.inner, batch, QUICK, seed=0, device="cpu")
+    for audits in zip(policy.audits, again.audits, strict=True):
+        assert (audits[0](batch.state)[1] == audits[1](batch.state)[1]).all()
+    costs, rewards = policy.worth(batch.state[batch.starts()], 0)
+    frontiers = [upper_frontier(*points) for points in zip(costs, rewards, strict=True)]
+    for budget, reward, cost in zip(
+        *(record[k] for k in ("budgets", "reward", "cost")), strict=True
+    ):
+        mixtures = [hull_mixture(frontier, budget) for frontier in frontiers]
+        assert reward == pytest.approx(np.mean([m.reward for m in mixtures]))
+        assert cost == pytest.approx(np.mean([m.cost for m in mixtures]))
+    assert record["n_transitions"] == sum(len(part.held_out) for part in parts)
+
+
+def test_exploring_without_a_folder_predicts_the_same(whole):
+    result = explore(HOLDING, seed=0)
+    assert told(result.records) == told(RunFolder(whole).records())
+    assert len(np.unique(result.batch.episode)) == 40
+
+
+def test_without_held_out_episodes_there_is_no_prediction(tmp_path):
+    train(replace(HOLDING, held_out=0.0), tmp_path / "run", seed=0)
+    assert RunFolder(tmp_path / "run").prediction() is None
+
+
+def test_a_log_is_learned_from_without_them(tmp_path, log):
+    policy = train_from_data(log, QUICK, tmp_path / "run", seed=2, held_out=0.4)
+    parts = split_episodes(log, 0.4, seed=2, number=0)
+    assert same(policy, BFTQ(QUICK).fit(parts.learned, seed=2))
+    assert len(RunFolder(tmp_path / "run").batch(0)) == len(log)
+    record = RunFolder(tmp_path / "run").prediction()
+    again = prediction_record(policy, parts.held_out, QUICK, number=0, seed=2, device="cpu")
+    assert told([record]) == told([again])
+    assert record["n_episodes"] == 16
+
+
+def test_a_log_that_cannot_be_split_leaves_no_folder(tmp_path, log):
+    with pytest.raises(DataError, match="held_out needs a batch with episodes"):
+        train_from_data(without(log, "episode"), QUICK, tmp_path / "run", seed=2, held_out=0.4)
+    few = log.take(log.episode < 2)
+    with pytest.raises(DataError, match="must name at least 2 episodes"):
+        train_from_data(few, QUICK, tmp_path / "run", seed=2, held_out=0.4)
+    assert not list(tmp_path.iterdir())
+
+
+# After a kill
+
+
+@pytest.mark.parametrize("n_records", range(1, 8))
+def test_a_run_that_is_killed_predicts_the_same_once(whole, tmp_path, n_records):
+    with pytest.raises(Killed):
+        train(HOLDING, tmp_path / "run", seed=0, on_record=kill_after(n_records))
+    resume(tmp_path / "run")
+    assert content(tmp_path / "run" / "policy") == content(whole / "policy")
+    assert told(RunFolder(tmp_path / "run").records()) == told(RunFolder(whole).records())
+
+
+def test_a_run_that_is_killed_before_its_mark_predicts_the_same_once(whole, tmp_path):
+    train(HOLDING, tmp_path / "run", seed=0)
+    os.unlink(tmp_path / "run" / "done")
+    resume(tmp_path / "run")
+    assert told(RunFolder(tmp_path / "run").records()) == told(RunFolder(whole).records())
+
+
+@pytest.mark.parametrize("n_records", [1, 2, 3])
+def test_learning_from_a_log_that_is_killed_predicts_the_same_once(tmp_path, log, n_records):
+    train_from_data(log, QUICK, tmp_path / "whole", seed=2, held_out=0.4)
+    with pytest.raises(Killed):
+        train_from_data(
+            log, QUICK, tmp_path / "run", seed=2, held_out=0.4, on_record=kill_after(n_records)
+        )
+    resume(tmp_path / "run")
+    records = [RunFolder(tmp_path / name).records() for name in ("run", "whole")]
+    assert told(records[0]) == told(records[1])
+    assert [record["kind"] for record in records[0]] == ["iteration", "iteration", "prediction"]
+
+
+def test_a_prediction_is_plain_json(whole):
+    lines = (whole / "records.jsonl").read_text().splitlines()
+    found = json.loads(lines[-1], parse_constant=lambda name: pytest.fail(name))
+    assert np.isfinite(found["reward"]).all()
+    assert np.isfinite(found["cost"]).all()
+
+
+# How it is evaluated
+
+
+@pytest.fixture
+def settings_of(monkeypatch, log):
+    """The terms and the stages by which what a learner learned is evaluated."""
+
+    def settings(learner, batch=log):
+        seen = []
+
+        def watched(policy, batch, terms, stages):
+            seen.extend((terms, stages))
+            return audited(policy, batch, terms, stages)
+
+        monkeypatch.setattr(held_out, "audited", watched)
+        parts = split_episodes(batch, 0.5, seed=0, number=0)
+        policy = BFTQ(learner).fit(parts.learned, seed=0)
+        found = judged(policy, parts.held_out, learner, seed=0, device="cpu")
+        prediction_record(found, parts.held_out, learner, number=0, seed=0, device="cpu")
+        return seen
+
+    return settings
+
+
+SMALL = KernelModel(5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stages"),
+    [
+        ({"stages": "none"}, "shared"),
+        ({"stages": "shared", "model": SMALL}, "shared"),
+        ({"stages": "own", "model": SMALL}, "own"),
+    ],
+)
+def test_it_is_evaluated_step_by_step_where_episodes_end(settings_of, changes, stages):
+    learner = replace(QUICK, valuation="self", cost_gamma=0.5, **changes)
+    terms, taken = settings_of(learner)
+    assert taken == stages
+    assert terms.discounts == (1.0, 0.5)
+    assert (terms.grid == learner.beta_grid).all()
+    assert terms.model == learner.model
+
+
+def test_it_is_iterated_where_episodes_are_cut_or_long_or_have_no_steps(settings_of, log):
+    plain = replace(QUICK, valuation="self", gamma=0.5)
+    cut = log.to_arrays() | {"terminal": np.zeros(len(log), bool)}
+    late = log.to_arrays() | {"step": np.where(log.step == 0, 0, log.step + 60)}
+    for columns in (cut, late):
+        batch = TransitionBatch.from_arrays(columns, n_actions=5)
+        assert settings_of(plain, batch)[1] == "none"
+    assert settings_of(plain, without(log, "step"))[1] == "none"
+
+
+def test_a_step_that_no_held_out_episode_has_is_no_obstacle(settings_of, log):
+    learner = replace(QUICK, valuation="self", stages="own", model=SMALL)
+    held = split_episodes(log, 0.5, seed=0, number=0).held_out.episode
+    rows = ~(np.isin(log.episode, held) & (log.step == 1))
+    assert settings_of(learner, log.take(rows))[1] == "shared"
+
+
+def test_a_network_is_evaluated_by_a_kernel(settings_of):
+    network = replace(LEARNER, model=FrontierNet((8,)), regression=Regression(steps=3))
+    assert settings_of(network)[0].model == KernelModel()
+
+
+def test_a_policy_without_a_dial_is_predicted_too(log):
+    network = FrontierNet((8,), "free")
+    learner = FTQConfig(gamma=1.0, model=network, regression=Regression(steps=3), iterations=2)
+    parts = split_episodes(log, 0.5, seed=0, number=0)
+    policy = bmdp.FTQ(learner).fit(parts.learned, seed=0)
+    how = {"seed": 0, "device": "cpu"}
+    assert judged(policy, parts.held_out, learner, **how) is policy
+    record = prediction_record(policy, parts.held_out, learner, number=0, **how)
+    assert np.ptp(record["cost"]) == 0
+
+
+# What it is good for
+
+
+def test_the_dial_of_a_policy_that_found_lucky_actions_is_set_right():
+    """Of 30 actions all but the first cost 1 half the time; by chance one seems to cost less."""
+    rng = np.random.default_rng(0)
+    n, n_actions = 900, 31
+    actions = np.tile(np.arange(n_actions), n)[:n]
+    batch = TransitionBatch(
+        state=np.zeros(n, int),
+        action=actions,
+        reward=(actions > 0) * 1.0,
+        cost=(actions > 0) * (rng.random(n) < 0.5) * 1.0,
+        next_state=np.zeros(n, int),
+        terminal=np.ones(n, bool),
+        episode=np.arange(n),
+        step=np.zeros(n, int),
+    )
+    learner = BFTQConfig(gamma=1.0, n_budgets=11, model=TableModel(), valuation="self", slope_cap=0)
+    parts = split_episodes(batch, 0.5, seed=0, number=0)
+    policy = BFTQ(learner).fit(parts.learned, seed=0)
+    honest = judged(policy, parts.held_out, learner, seed=0, device="cpu")
+
+    def cost(played):
+        tracker = played.start(np.zeros(4000, int), 0.25, np.random.default_rng(1))
+        return 0.5 * (tracker.decide(np.zeros(4000, int)).action > 0).mean()
+
+    assert cost(policy) > 0.35  # it believes to have found an action that costs half of that
+    assert cost(honest) < 0.32

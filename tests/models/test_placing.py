@@ -1,0 +1,63 @@
+"""A policy that is computed on a device does what it does elsewhere."""
+
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp import BFTQ, BFTQConfig, ConfigError
+from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
+from bmdp.models.placing import placed
+from devices import each_device
+from training import SPEC
+
+KERNEL = KernelModel(20, (0.5, 1.0), (0.1, 1.0))
+CONFIGS = {
+    "self": BFTQConfig(gamma=1.0, n_budgets=5, model=KERNEL, valuation="self", iterations=2),
+    "folds": BFTQConfig(gamma=1.0, n_budgets=5, model=KERNEL, stages="shared", folds=3),
+    "cautious": BFTQConfig(
+        gamma=1.0, n_budgets=5, model=KERNEL, valuation="pessimistic", caution=0.5, iterations=2
+    ),
+    "crossed": BFTQConfig(gamma=1.0, n_budgets=5, model=KERNEL, acting="crossed", iterations=2),
+    "encoder": BFTQConfig(
+        gamma=1.0, n_budgets=5, model=EncoderNet((8,), (2,)), regression=Regression(steps=3)
+    ),
+    "frontier": BFTQConfig(
+        gamma=1.0, n_budgets=5, model=FrontierNet((8,)), regression=Regression(steps=3)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def batch():
+    spec = bmdp.learn.TrainingSpec(
+        SPEC.env, BFTQConfig(gamma=1.0, n_budgets=3, model=LinearModel()), SPEC.exploration
+    )
+    return bmdp.explore(spec, seed=0, device="cpu").batch
+
+
+@each_device
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_policy_has_the_same_options_on_a_device(name, device, batch):
+    policy = BFTQ(CONFIGS[name]).fit(batch, seed=0, device="cpu")
+    there = placed(policy, device)
+    states, budgets = batch.state[:200], np.linspace(0, 1, 200)
+    for step in (0, 1):
+        q_r, q_c = _values(policy.at_step(step), states)
+        on_r, on_c = _values(there.at_step(step), states)
+        np.testing.assert_allclose(on_r, q_r, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(on_c, q_c, rtol=1e-4, atol=1e-4)
+        assert there.at_step(step).options(states, budgets).action.shape[0] == 200
+
+
+def _values(stage, states):
+    q_function = getattr(stage, "q_function", None) or stage.first
+    return q_function(states)
+
+
+def test_what_is_neither_network_nor_kernel_cannot_be_placed(batch):
+    config = BFTQConfig(gamma=1.0, n_budgets=3, model=LinearModel(), valuation="self")
+    policy = BFTQ(config).fit(batch, seed=0)
+    with pytest.raises(ConfigError, match="LinearQ cannot be placed on a device"):
+        placed(policy, "cpu")
+    with pytest.raises(ConfigError, match="ScriptedPolicy cannot be placed"):
+        placed(bmdp.envs.ScriptedPolicy("corridors/safe"), "cpu")
