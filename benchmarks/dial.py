@@ -93,12 +93,20 @@ def _explorations() -> tuple[Variant, ...]:
 
 
 PLAIN = (Variant("preset"),)
+MOVED = tuple(
+    Variant(
+        f"targets, moved {p:g}",
+        ("exploration.bonus=targets", "exploration.weight=0.3", f"exploration.move={p}"),
+    )
+    for p in (0.05, 0.1, 0.2)
+)
 BOTH = (
+    *MOVED,
     Variant("optimistic targets", ("exploration.bonus=targets", "exploration.weight=0.3")),
     *PLAIN,
 )
 OPTIMISM = ("exploration.bonus=targets", "exploration.weight=0.3")
-HELD_OUT = (Variant("held out 0.3", ("held_out=0.3",)), *PLAIN)
+HELD_OUT = (Variant("audited by 0.3", ("held_out=0.3", "audit=true")), *PLAIN)
 ATTEMPTS = (
     Variant("less random", ("exploration.decay=0.002", "exploration.floor=0.1")),
     Variant("600 centres", ("learner.model.centres=600",)),

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 import bmdp
+import bmdp.models.placing
 import commands
 from bmdp.cli import evaluate as verb
 from bmdp.envs import Corridors, corridors
@@ -161,3 +162,34 @@ def test_what_is_no_policy_is_refused(tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 1
     assert "manifest.json cannot be read" in result.stderr
+
+
+def test_a_device_that_is_not_here_is_refused(in_corridors, quick_optimum):
+    result = run(in_corridors, "--episodes", 5, "--device", "abacus")
+    assert (result.exit_code, "device must be 'auto', 'cpu' or 'cuda'" in result.stderr) == (
+        1,
+        True,
+    )
+
+
+def test_a_policy_that_is_computed_elsewhere_pays_and_earns_the_same(
+    in_corridors, quick_optimum, monkeypatch
+):
+    """The CPU stands for a GPU."""
+    asked = (in_corridors, "--budgets", "0:1:0.5", "--episodes", 50, "--seed", 3, "--json")
+    here = json.loads(run(*asked).stdout)
+    placed = []
+
+    def watched(policy, device):
+        placed.append(device)
+        return placing(policy, "cpu")
+
+    placing = bmdp.models.placing.placed
+    monkeypatch.setattr("bmdp.learn.runs.checked_device", lambda name: "cuda")
+    monkeypatch.setattr("bmdp.models.placing.placed", watched)
+    there = json.loads(run(*asked, "--device", "auto").stdout)
+    assert placed == ["cuda"]
+    for one, other in zip(here["rows"], there["rows"], strict=True):
+        assert (one["cost"], one["reward"]) == pytest.approx((other["cost"], other["reward"]))
+    result = run(*asked, "--device", "cuda", "--workers", 2)
+    assert (result.exit_code, "takes one worker; got 2" in result.stderr) == (1, True)

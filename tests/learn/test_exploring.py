@@ -50,8 +50,37 @@ def test_random_actions_may_be_held():
     assert (held[3] == held[0]).mean() == pytest.approx(0.2, abs=0.03)
 
 
+def budgets_of(policy, n=4000, n_steps=6):
+    """Budgets held after each step `[n_steps, n]`, of episodes that begin with 0.5."""
+    states = np.tile([3.5, 0.5], (n, 1))
+    tracker = policy.start(states, 0.5, EpisodeStreams.named(0, "test", range(1, n + 1)))
+    rows = []
+    for _ in range(n_steps):
+        tracker.decide(states)
+        tracker.observe(np.zeros(n), states, np.arange(n) < 10)
+        rows.append(tracker.budgets)
+    return np.array(rows)
+
+
+def test_the_dial_may_be_moved_to_random_budgets_at_any_step():
+    """The greedy policy hands its budget on as it is; the first 10 episodes end at once."""
+    never = budgets_of(ExploringPolicy(SAFE, RANDOM, floor=0.0, decay=1e9))
+    assert (never == 0.5).all()
+    policy = ExploringPolicy(SAFE, RANDOM, floor=0.0, decay=1e9, move=0.25)
+    found = budgets_of(policy)
+    changed = np.diff(np.vstack([np.full(4000, 0.5), found]), axis=0) != 0
+    assert changed.mean(axis=1) == pytest.approx(np.full(6, 0.25), abs=4 * 0.43 / np.sqrt(4000))
+    drawn = found[changed]
+    low, high = policy.budget_range
+    assert np.histogram(drawn, 5, (low, high))[0] / len(drawn) == pytest.approx(
+        np.full(5, 0.2), abs=0.03
+    )
+    assert not changed[1:, :10].any()
+    assert (actions_of(policy) == actions_of(ExploringPolicy(SAFE, RANDOM, 1e9))).all()
+
+
 def test_what_an_episode_does_is_its_own_affair():
-    policy = ExploringPolicy(SAFE, RANDOM, decay=0.001, hold=2)
+    policy = ExploringPolicy(SAFE, RANDOM, decay=0.001, hold=2, move=0.3)
     together, alone = actions_of(policy, n=50), actions_of(policy, n=1, first=30)
     assert (together[:, 30] == alone[:, 0]).all()
 
@@ -62,6 +91,9 @@ def test_bad_settings_are_refused():
             ExploringPolicy(SAFE, RANDOM, **settings)
     with pytest.raises(ConfigError, match="rounds must be a whole number from 1 on"):
         Exploration(rounds=0)
+    for settings in (ExploringPolicy, lambda *_, **move: Exploration(**move)):
+        with pytest.raises(ConfigError, match="move must be from 0 to 1"):
+            settings(SAFE, RANDOM, move=1.5)
 
 
 def tiny(learner):

@@ -29,7 +29,7 @@ from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, SPEC, content, told
 
 QUICK = replace(LEARNER, model=LinearModel(), n_budgets=3)
-HOLDING = replace(SPEC, learner=QUICK, held_out=0.3)
+HOLDING = replace(SPEC, learner=QUICK, held_out=0.3, audit=True)
 
 
 class Killed(BaseException):
@@ -120,6 +120,14 @@ def test_the_share_is_below_one(share):
         replace(SPEC, held_out=0.5, exploration=Exploration(2, 1))
 
 
+def test_an_audit_needs_episodes_held_out_and_a_dial():
+    for spec in (SPEC, DataSpec(LEARNER)):
+        with pytest.raises(ConfigError, match="audit needs episodes held out"):
+            replace(spec, audit=True)
+    with pytest.raises(ConfigError, match="and a BFTQConfig"):
+        DataSpec(FTQConfig(gamma=1.0), 0.5, audit=True)
+
+
 def test_the_share_is_a_setting():
     spec = with_setting(SPEC, "held_out=0.25")
     assert spec.held_out == 0.25
@@ -173,12 +181,12 @@ def test_exploring_without_a_folder_predicts_the_same(whole):
 
 
 def test_without_held_out_episodes_there_is_no_prediction(tmp_path):
-    train(replace(HOLDING, held_out=0.0), tmp_path / "run", seed=0)
+    train(replace(HOLDING, held_out=0.0, audit=False), tmp_path / "run", seed=0)
     assert RunFolder(tmp_path / "run").prediction() is None
 
 
 def test_a_log_is_learned_from_without_them(tmp_path, log):
-    policy = train_from_data(log, QUICK, tmp_path / "run", seed=2, held_out=0.4)
+    policy = train_from_data(log, QUICK, tmp_path / "run", seed=2, held_out=0.4, audit=True)
     parts = split_episodes(log, 0.4, seed=2, number=0)
     assert same(policy, BFTQ(QUICK).fit(parts.learned, seed=2))
     assert len(RunFolder(tmp_path / "run").batch(0)) == len(log)
@@ -186,6 +194,20 @@ def test_a_log_is_learned_from_without_them(tmp_path, log):
     again = prediction_record(policy, parts.held_out, QUICK, number=0, seed=2, device="cpu")
     assert told([record]) == told([again])
     assert record["n_episodes"] == 16
+
+
+@pytest.mark.parametrize("stages", ["none", "shared"])
+def test_without_an_audit_the_policy_stays_as_it_is_and_is_predicted(tmp_path, log, stages):
+    learner = replace(QUICK, valuation="self", stages=stages)
+    policy = train_from_data(log, learner, tmp_path / "run", seed=2, held_out=0.4)
+    parts = split_episodes(log, 0.4, seed=2, number=0)
+    assert type(policy) is type(BFTQ(learner).fit(parts.learned, seed=2))
+    record = RunFolder(tmp_path / "run").prediction()
+    again = judged(policy, parts.held_out, learner, seed=2, device="cpu")
+    costs, rewards = again.worth(parts.held_out.state[parts.held_out.starts()], 0)
+    for values, name in ((costs, "cost"), (rewards, "reward")):
+        found = np.interp(learner.beta_grid, record["budgets"], record[name])
+        assert found == pytest.approx(values.mean(axis=0), rel=1e-5)
 
 
 def test_a_log_that_cannot_be_split_leaves_no_folder(tmp_path, log):
@@ -307,9 +329,7 @@ def test_a_policy_without_a_dial_is_predicted_too(log):
     learner = FTQConfig(gamma=1.0, model=network, regression=Regression(steps=3), iterations=2)
     parts = split_episodes(log, 0.5, seed=0, number=0)
     policy = bmdp.FTQ(learner).fit(parts.learned, seed=0)
-    how = {"seed": 0, "device": "cpu"}
-    assert judged(policy, parts.held_out, learner, **how) is policy
-    record = prediction_record(policy, parts.held_out, learner, number=0, **how)
+    record = prediction_record(policy, parts.held_out, learner, number=0, seed=0, device="cpu")
     assert np.ptp(record["cost"]) == 0
 
 

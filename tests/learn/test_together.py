@@ -203,6 +203,11 @@ def test_data_and_seeds_must_fit_each_other():
         fit_together(config(), data, seeds=[1, 2])
 
 
+def test_episodes_cannot_be_held_out():
+    with pytest.raises(ConfigError, match="held_out must be 0 where seeds explore together"):
+        explore_together(replace(SPEC, held_out=0.3), seeds=[1])
+
+
 def test_fitted_q_iteration_is_refused():
     spec = replace(preset("paper-corridors-ftq"), learner=FTQConfig(gamma=1.0))
     with pytest.raises(ConfigError, match="by BFTQ alone; got FTQConfig"):

@@ -17,9 +17,11 @@ from bmdp.cli.progress import episode_bar
 from bmdp.cli.tables import print_columns
 from bmdp.cli.values import parse_budgets
 from bmdp.envs import Corridors, SlotFilling, corridors, slot_filling
+from bmdp.errors import ConfigError
 from bmdp.evaluate import DialReport, Evaluation, measure_dial
 from bmdp.evaluate import evaluate as play_episodes
 from bmdp.frontier import Frontier
+from bmdp.policies import BudgetedPolicy
 
 RESOLUTION = 17  # of the grid of corridors, which takes seconds; its own value is 1 % off
 N_BINS = 4  # of the scores of slot-filling
@@ -47,12 +49,16 @@ def evaluate(  # noqa: PLR0913
     env: EnvName = None,
     setting: EnvSettings = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that play episodes.")] = 1,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda or auto; of a learned policy; a GPU takes one worker.")
+    ] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Play a policy at several budgets: what was asked, what was paid, and what was earned."""
     asked = parse_budgets(budgets or (), option="--budgets")
     policy, spec = open_run(run, env, setting or ())
+    policy = _on_device(policy, device, workers)
     low, high = policy.budget_range
     optimum = known_optimum(spec)
     with episode_bar("episodes") as progress:
@@ -68,6 +74,22 @@ def evaluate(  # noqa: PLR0913
     report = None if optimum.frontier is None else measure_dial(found, optimum.frontier)
     columns = _columns(found, report) | _predicted(run, found)
     (_print_json if as_json else _print_table)(found, report, optimum, columns)
+
+
+def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPolicy:
+    """The policy, computed on a GPU if one was asked for and is here."""
+    if device == "cpu":
+        return policy
+    from bmdp.learn.runs import checked_device
+    from bmdp.models.placing import placed
+
+    there = checked_device(device)
+    if there == "cpu":
+        return policy
+    if workers > 1:
+        raise ConfigError(f"--device {device} takes one worker; got {workers}.")
+    on_gpu: BudgetedPolicy = placed(policy, there)
+    return on_gpu
 
 
 def known_optimum(spec: EnvSpec) -> Optimum:

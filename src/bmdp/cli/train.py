@@ -140,7 +140,7 @@ def _train_from_data(
     for note in data_notes(parts.learned, spec.learner):
         typer.echo(f"note: {note}", err=True)
     _make_room(out, force)
-    how = {**how, "held_out": spec.held_out, "files": files}
+    how = {**how, "held_out": spec.held_out, "audit": spec.audit, "files": files}
     with _watched(out, TrainingProgress(1, spec.learner.iterations)) as on_record:
         runs.train_from_data(batch, spec.learner, out, on_record=on_record, **how)
 

@@ -181,6 +181,7 @@ class Exploration:
         decay: of epsilon, for an episode.
         floor: least epsilon.
         hold: steps for which a random action is held, at most.
+        move: probability, at every step, that the dial is moved to a random budget.
         bonus: what makes the unknown look good while exploring; the last round learns without it.
             "count": rewards rise by `weight` times the reward scale over the root of n, the number
             of rows of the same action in the same cell of states. "ensemble": the policy plays by
@@ -197,6 +198,7 @@ class Exploration:
     decay: float = 0.001
     floor: float = 0.0
     hold: int = 1
+    move: float = 0.0
     bonus: Literal["none", "count", "ensemble", "targets"] = "none"
     weight: float = 0.0
     cell: float = 0.5
@@ -206,6 +208,7 @@ class Exploration:
         """Checks the settings."""
         for name in ("rounds", "episodes", "hold"):
             require_count(name, getattr(self, name), 1)
+        require_share("move", self.move)
         require_choice("bonus", self.bonus, ("none", "count", "ensemble", "targets"))
         require_choice("budgets", self.budgets, ("uniform", "uncertain"))
         if not 0 <= self.weight < np.inf:
@@ -224,16 +227,18 @@ class TrainingSpec:
         exploration: how data are collected.
         held_out: share of the episodes of each round that are not learned from; they say what the
             policy will earn and pay.
+        audit: whether the dial of the policy is read by what they say (`AuditedPolicy`).
     """
 
     env: EnvConfig
     learner: BFTQConfig | FTQConfig
     exploration: Exploration
     held_out: float = 0.0
+    audit: bool = False
 
     def __post_init__(self) -> None:
         """Checks that the learner can explore in this way."""
-        require_held_out(self.held_out)
+        require_held_out(self.held_out, self.audit, self.learner)
         if self.held_out > 0 and self.exploration.episodes < 2:
             raise ConfigError("held_out needs rounds of at least 2 episodes; got 1.")
         how, learner = self.exploration, self.exploring_learner
@@ -264,11 +269,14 @@ class TrainingSpec:
         )
 
 
-def require_held_out(share: float) -> None:
-    """Checks the share of episodes that are held out.
+def require_held_out(share: float, audit: bool, learner: BFTQConfig | FTQConfig) -> None:
+    """Checks the share of episodes that are held out, and that an audit has something to go by.
 
     Raises:
-        ConfigError: if it is not from 0 to below 1.
+        ConfigError: if it is not from 0 to below 1, or there is nothing to audit, or nothing to
+            audit it by.
     """
     if not 0 <= share < 1:
         raise ConfigError(f"held_out must be from 0 to below 1; got {share}.")
+    if audit and (share == 0 or isinstance(learner, FTQConfig)):
+        raise ConfigError("audit needs episodes held out, held_out above 0, and a BFTQConfig.")

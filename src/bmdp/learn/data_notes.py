@@ -33,7 +33,7 @@ def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
     if n_episodes < learner.n_models:
         raise DataError(
             f"episode must name at least {learner.n_models} episodes for learner.valuation "
-            "'crossed', which gives each of so many models its own; got "
+            f"{learner.valuation!r}, which gives each of so many models its own; got "
             f"{n_episodes}. Use learner.valuation=self."
         )
     if learner.labels == "stored" and batch.budget is None:

@@ -160,7 +160,8 @@ def play_rounds(
                 keeper=place.keeper(number),
             )
             policy = learned
-            if held_out is not None:
+            if held_out is not None and spec.audit:
+                assert isinstance(spec.learner, BFTQConfig)
                 policy = judged(
                     learned, held_out, spec.learner, seed=manner.seed, device=manner.device
                 )
@@ -224,7 +225,7 @@ def collect_round(
     budgets = first_budgets(spec, policy, before, manner.seed)
     if policy is not None and how.bonus == "ensemble":
         policy = optimistic(policy, how.weight)
-    explorer = ExploringPolicy(policy or random, random, how.decay, how.floor, how.hold)
+    explorer = ExploringPolicy(policy or random, random, how.decay, how.floor, how.hold, how.move)
     episodes = range(number * how.episodes, (number + 1) * how.episodes)
     return collect(
         explorer, env, episodes, budgets=budgets, seed=manner.seed, workers=manner.workers

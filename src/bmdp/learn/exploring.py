@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.checks import require_share
 from bmdp.errors import ConfigError
 from bmdp.policies.protocol import (
     Decisions,
@@ -31,7 +32,9 @@ class ExploringPolicy(Policy):
     """Follows `explorer` with probability epsilon at every step, else `greedy`.
 
     Epsilon of episode i is floor + (1 - floor) * exp(-decay * i). What `explorer` does may be held
-    for a few steps: far away places need several steps in one direction.
+    for a few steps: far away places need several steps in one direction. And the dial may be moved
+    in the middle, so that it is learned what to do then: a policy that was given much to spend does
+    not see how to get out of danger with little.
 
     Paper: Algorithm 4, lines 7 to 9.
 
@@ -41,6 +44,7 @@ class ExploringPolicy(Policy):
         decay: of epsilon, for an episode.
         floor: least epsilon.
         hold: a random action is held for 1 to so many steps, the number being random, too.
+        move: probability, at every step, that the next budget is a new one, uniform in the range.
     """
 
     greedy: SteppedPolicy
@@ -48,6 +52,7 @@ class ExploringPolicy(Policy):
     decay: float = 0.001
     floor: float = 0.0
     hold: int = 1
+    move: float = 0.0
 
     why_no_one_step_form = "explores less from episode to episode"
 
@@ -58,6 +63,7 @@ class ExploringPolicy(Policy):
                 "decay must be from 0 on, floor from 0 to 1 and hold from 1 on; "
                 f"got {self.decay}, {self.floor} and {self.hold}."
             )
+        require_share("move", self.move)
 
     @property
     def budget_range(self) -> tuple[float, float]:
@@ -108,7 +114,17 @@ class ExploringTracker(EpisodeTracker):
         self._left[holds] -= 1
         n_steps = np.floor(uniforms[:, 1] * policy.hold).astype(np.int64)
         self._left[explores] = n_steps[explores]
+        self._move(decision.next_budget, going)
         return decision
+
+    def _move(self, next_budgets: FloatArray, going: BoolArray) -> None:
+        """Draws some of the next budgets anew."""
+        if self._policy.move == 0:
+            return
+        draws = self._streams.child("move").uniforms(self._step, 2)
+        moved = going & (draws[:, 0] < self._policy.move)
+        low, high = self._policy.budget_range
+        next_budgets[moved] = low + (high - low) * draws[moved, 1]
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
         """Does nothing."""

@@ -238,7 +238,7 @@ class Fit:
         valuation = self.config.valuation
         asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
         if valuation in ("self", "pessimistic"):
-            one = values[0] if valuation == "self" else cautious(values, self.config.caution)
+            one = self._together(values)
             return mixture_values(one, one, asked, self.rule)
         total, mixes = values.sum(dim=0), valuation == "values"
         parts = [
@@ -250,9 +250,14 @@ class Fit:
         mean = torch.stack([part.values for part in parts]).mean(dim=0)
         return NextValues(mean, sum(part.n_infeasible for part in parts) // len(parts))
 
+    def _together(self, values: Tensor) -> Tensor:
+        """What the policy acts on `[n, 2, A, B]`, given what its models say `[E, n, 2, A, B]`."""
+        is_cautious = self.config.valuation == "pessimistic"
+        return cautious(values, self.config.caution) if is_cautious else values.mean(dim=0)
+
     def _at_starts(self) -> Record:
         """What the models promise at the first states, at the ends of the budget range."""
-        values = self.models.grid(self.starts).mean(dim=0)
+        values = self._together(self.models.grid(self.starts))
         ends = torch.tensor(self.config.budget_range, dtype=torch.float32, device=self.device)
         found = mixture_values(values, values, ends, self.rule).values.mean(dim=0)
         (low_r, low_c), (high_r, high_c) = found.tolist()

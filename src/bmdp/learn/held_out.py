@@ -1,7 +1,7 @@
 """Episodes that a learner never sees, and what they say of the policy that it learned.
 
-They say what the policy will earn and pay, and so its dial is read by them. They are drawn for each
-round by itself, so that a run that is resumed holds out the same ones.
+They say what the policy will earn and pay, and its dial may be read by them. They are drawn for
+each round by itself, so that a run that is resumed holds out the same ones.
 """
 
 from __future__ import annotations
@@ -69,14 +69,9 @@ def held_out_of(parts: Sequence[Parts]) -> TransitionBatch | None:
 
 
 def judged(
-    policy: LearnedPolicy,
-    batch: TransitionBatch,
-    learner: BFTQConfig | FTQConfig,
-    *,
-    seed: int,
-    device: str,
-) -> TrainedPolicy:
-    """Returns a policy whose dial is read by what held-out episodes say; as it is, without a dial.
+    policy: LearnedPolicy, batch: TransitionBatch, learner: BFTQConfig, *, seed: int, device: str
+) -> AuditedPolicy:
+    """Returns a policy whose dial is read by what held-out episodes say.
 
     Args:
         policy: that was learned.
@@ -86,8 +81,6 @@ def judged(
         seed: of the run.
         device: of the model.
     """
-    if isinstance(learner, FTQConfig):
-        return policy
     return audited(policy, batch, _terms(learner, batch, seed, device), _stages(learner, batch))
 
 
@@ -103,7 +96,7 @@ def prediction_record(
     """Returns what held-out episodes say that a policy will earn and pay.
 
     Args:
-        policy: of the last round, as `judged` returned it.
+        policy: of the last round, audited or not.
         batch: what was held out.
         learner: what learned the policy.
         number: of the last round.
@@ -120,11 +113,12 @@ def prediction_record(
             policy,
             batch,
             gamma=learner.gamma,
+            cost_gamma=learner.cost_gamma if isinstance(learner, BFTQConfig) else None,
             budgets=budgets,
             model=_model(learner),
             seed=_seed(seed),
             device=device,
-            n_budgets=2,
+            n_budgets=learner.n_budgets if isinstance(learner, BFTQConfig) else 2,
             stages=_stages(learner, batch),
         )
         reward, cost = found.reward, found.cost

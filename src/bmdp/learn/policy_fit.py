@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,18 +21,11 @@ from bmdp.models import Model, Regression
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.audited import BoundedQ
-from bmdp.policies.protocol import OneStepPolicy
+from bmdp.policies.expectation import Places, expected, places_of
+from bmdp.policies.protocol import OneStepPolicy, Options
 from bmdp.policies.staged import NarrowQ
 
 _CHUNK = 16_384  # states that are valued at a time
-
-
-class Choices(NamedTuple):
-    """What a policy does, as places among the values `[A * B]` of a state."""
-
-    place: IntArray  # [n, L, J], of the grid budget below the one handed on
-    below: FloatArray  # [n, L, J], weight of that place
-    above: FloatArray  # [n, L, J], weight of the place after it
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,31 +42,22 @@ class Terms:
 
     def choices(
         self, policy: OneStepPolicy, states: list[FloatArray], budgets: FloatArray
-    ) -> list[Choices]:
+    ) -> list[Places]:
         """Returns what a policy does at states, in parts, at each of the budgets `[L]`.
 
         Raises:
             PolicyError: if it plays an action that there is not.
         """
-        return [self._placed(*policy.options_at(part, budgets)) for part in states]
+        return [self._placed(policy.options_at(part, budgets)) for part in states]
 
-    def _placed(self, action: IntArray, next_budget: FloatArray, chance: FloatArray) -> Choices:
-        """Options `[n, L, J]` among the values of their states."""
-        unknown = action[(action < 0) | (action >= self.n_actions)]
+    def _placed(self, options: Options) -> Places:
+        unknown = options.action[(options.action < 0) | (options.action >= self.n_actions)]
         if len(unknown):
             raise PolicyError(
                 f"the policy plays action {unknown[0]}; the batch has actions 0 to "
                 f"{self.n_actions - 1}."
             )
-        grid = self.grid
-        place = (np.searchsorted(grid, next_budget, side="right") - 1).clip(0, len(grid) - 2)
-        share = ((next_budget - grid[place]) / (grid[place + 1] - grid[place])).clip(0, 1)
-        below, above = chance * (1 - share), chance * share
-        return Choices(
-            (action * len(grid) + place).astype(np.int32),
-            below.astype(np.float32),
-            above.astype(np.float32),
-        )
+        return places_of(options, self.grid)
 
 
 class PolicyFit:
@@ -123,10 +106,10 @@ class PolicyFit:
         self.bounds = _bounds(targets, self.batch.action, self.terms.n_actions)
         return targets
 
-    def worth(self, states: list[FloatArray], choices: list[Choices]) -> FloatArray:
+    def worth(self, states: list[FloatArray], choices: list[Places]) -> FloatArray:
         """Values `[n, L, 2]` of choices at states, in parts; with no part, there is no value."""
         parts = [
-            _weighed(self._values(part), chosen)
+            np.moveaxis(expected(self._values(part), chosen), 1, 2)
             for part, chosen in zip(states, choices, strict=True)
         ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.terms.grid), 2))
@@ -154,15 +137,3 @@ def _bounds(targets: FloatArray, actions: IntArray, n_actions: int) -> FloatArra
     own = [targets[mask if mask.any() else every] for mask in masks]
     ends = [np.stack([part.min(axis=0), part.max(axis=0)]) for part in own]  # [2, B, 2] each
     return np.stack(ends).transpose(1, 3, 0, 2).astype(np.float32)
-
-
-def _weighed(q: FloatArray, choices: Choices) -> FloatArray:
-    """Values `[n, L, 2]` of choices, given those of all actions and budgets `[n, 2, A, B]`."""
-    points = q.reshape(*q.shape[:2], -1)
-    place = choices.place.reshape(len(q), 1, -1)
-    lower, upper = (
-        np.take_along_axis(points, at, axis=2).reshape(len(q), 2, *choices.place.shape[1:])
-        for at in (place, place + 1)
-    )
-    values = choices.below[:, None] * lower + choices.above[:, None] * upper  # [n, 2, L, J]
-    return np.moveaxis(values.sum(axis=-1), 1, 2)

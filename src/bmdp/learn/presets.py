@@ -102,7 +102,7 @@ def _corridors() -> TrainingSpec:
     return TrainingSpec(
         EnvConfig("corridors"),
         BFTQConfig(gamma=1.0, n_budgets=21, model=KernelModel(), stages="shared", folds=3),
-        Exploration(10, 500, decay=1e-3, floor=0.15, hold=5),
+        Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, bonus="targets", weight=0.3),
     )
 
 

@@ -82,6 +82,7 @@ def train_from_data(  # noqa: PLR0913
     seed: int,
     device: str = "auto",
     held_out: float = 0.0,
+    audit: bool = False,
     files: Sequence[AnyPath] = (),
     on_record: OnRecord = _nothing,
 ) -> TrainedPolicy:
@@ -97,6 +98,7 @@ def train_from_data(  # noqa: PLR0913
         device: of the learner.
         held_out: share of episodes that are not learned from, but say what the policy will earn and
             pay: a record of kind "prediction".
+        audit: whether the dial of the policy is read by what they say.
         files: which the batch is from, to be written down.
         on_record: called after each iteration with how it went, and with the prediction.
 
@@ -105,7 +107,7 @@ def train_from_data(  # noqa: PLR0913
         DataError: if these settings cannot learn from these data; `data_notes` has warnings.
     """
     require_new(Path(folder))
-    header = _header(DataSpec(learner, held_out), seed, device)
+    header = _header(DataSpec(learner, held_out, audit), seed, device)
     data_notes(split_episodes(batch, held_out, seed=seed, number=0).learned, learner)
     header["data"] = {
         "files": [os.path.abspath(name) for name in files],
@@ -176,7 +178,8 @@ def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> Tr
             keeper=run.keeper(0),
         )
         policy = learned
-        if parts.held_out is not None:
+        if parts.held_out is not None and spec.audit:
+            assert isinstance(spec.learner, BFTQConfig)
             policy = judged(
                 learned, parts.held_out, spec.learner, seed=manner.seed, device=manner.device
             )

@@ -54,14 +54,16 @@ class DataSpec:
         learner: what is learned, and how.
         held_out: share of episodes that are not learned from; they say what the policy will earn
             and pay.
+        audit: whether the dial of the policy is read by what they say.
     """
 
     learner: BFTQConfig | FTQConfig
     held_out: float = 0.0
+    audit: bool = False
 
     def __post_init__(self) -> None:
         """Checks the share."""
-        require_held_out(self.held_out)
+        require_held_out(self.held_out, self.audit, self.learner)
 
 
 _UNTAGGED = (TrainingSpec, DataSpec, EnvConfig, Exploration, Regression)

@@ -91,6 +91,8 @@ def explore_together(
         ConfigError: as for `fit_together`.
     """
     _check(spec.learner, seeds)
+    if spec.held_out > 0:
+        raise ConfigError("held_out must be 0 where seeds explore together; explore each alone.")
     runs = [_Run(spec, Manner(seed, workers, device), on_record) for seed in seeds]
     env = spec.env.spec()
     for number in range(spec.exploration.rounds):

@@ -191,13 +191,16 @@ class FrontierStack(QStack):
         )
         self.register_buffer("knots", torch.tensor(knots, dtype=torch.float32), persistent=False)
 
-    def _at_knots(self, states: Tensor) -> Tensor:
-        """Values at the knots: from `[E, n, D]` to `[E, n, 2, A, M]`."""
+    def _outputs(self, states: Tensor) -> Tensor:
+        """What `_at_knots` makes values of: from `[E, n, D]` to `[E, n, 2, A, M]`."""
         rows = states
         for layer in self.layers[:-1]:
             rows = torch.relu(layer(rows))
         values: Tensor = self.layers[-1](rows)
-        values = values.view(*states.shape[:2], 2, self.n_actions, self.n_knots)
+        return values.view(*states.shape[:2], 2, self.n_actions, self.n_knots)
+
+    def _at_knots(self, values: Tensor) -> Tensor:
+        """Values at the knots, of some actions, `[E, n, 2, J, M]`."""
         if not self.is_monotone:
             return values
         knots: Tensor = self.knots  # type: ignore[assignment]
@@ -213,7 +216,7 @@ class FrontierStack(QStack):
 
     def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
         """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
-        values = self._at_knots(states)
+        values = self._at_knots(self._outputs(states))
         if budgets is self.knots:
             return values
         lower, share = self._place(budgets)
@@ -221,9 +224,8 @@ class FrontierStack(QStack):
 
     def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
         """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
-        values = self._at_knots(states)
         which = actions[:, :, None, None, None].expand(*actions.shape, 2, 1, self.n_knots)
-        values = values.gather(3, which)[:, :, :, 0]
+        values = self._at_knots(self._outputs(states).gather(3, which))[:, :, :, 0]
         if budgets is self.knots:
             return values.transpose(2, 3)
         lower, share = self._place(budgets.expand(*actions.shape, budgets.shape[-1]))

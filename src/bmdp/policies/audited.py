@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus, Frontier, best_mixtures, upper_frontier
+from bmdp.policies.expectation import expected, places_of
 from bmdp.policies.hull import QFunction
 from bmdp.policies.protocol import (
     Decisions,
     OneStepPolicy,
-    Options,
     Policy,
     Randomness,
     StepTracker,
@@ -93,9 +93,10 @@ class AuditedPolicy(Policy):
     def worth(self, states: NDArray[Any], step: int) -> tuple[FloatArray, FloatArray]:
         """What each inner budget costs and earns at states, `[N, B]` each."""
         grid = np.asarray(self.beta_grid)
-        q_r, q_c = self.audits[min(step, len(self.audits) - 1)](states)
-        options = self.inner.at_step(step).options_at(states, grid)
-        return _expected(q_c, options, grid), _expected(q_r, options, grid)
+        values = np.stack(self.audits[min(step, len(self.audits) - 1)](states), axis=1)
+        places = places_of(self.inner.at_step(step).options_at(states, grid), grid)
+        found = expected(values, places)
+        return found[:, 1], found[:, 0]
 
 
 class AuditedTracker(StepTracker):
@@ -131,17 +132,3 @@ class AuditedTracker(StepTracker):
         chosen = np.where(draws < mixtures.p_upper, mixtures.upper, mixtures.lower)
         self._budgets[going] = np.asarray(policy.beta_grid)[chosen]
         return np.where(asked > top, np.int8(BudgetStatus.SLACK), mixtures.status)
-
-
-def _expected(q: FloatArray, options: Options, grid: FloatArray) -> FloatArray:
-    """Means `[N, L]` of values `[N, A, B]` over options `[N, L, J]`, linear between budgets."""
-    n_budgets = len(grid)
-    place = (np.searchsorted(grid, options.next_budget, side="right") - 1).clip(0, n_budgets - 2)
-    share = ((options.next_budget - grid[place]) / (grid[place + 1] - grid[place])).clip(0, 1)
-    flat = q.reshape(len(q), -1)
-    at = (options.action * n_budgets + place).reshape(len(q), -1)
-    low, high = (
-        np.take_along_axis(flat, place_of, axis=1).reshape(place.shape) for place_of in (at, at + 1)
-    )
-    mean: FloatArray = np.sum(options.probability * (low + share * (high - low)), axis=-1)
-    return mean
