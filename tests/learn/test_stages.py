@@ -37,7 +37,7 @@ LEARNED = BFTQConfig(
 )
 NETWORK = FrontierNet((32,), "monotone")
 
-each_kind = pytest.mark.parametrize("stages", ["own", "shared"])
+each_kind = pytest.mark.parametrize("stages", ["own", "shared", "alike"])
 
 
 def fitted(batch, config=EXACT, **changes):
@@ -83,7 +83,7 @@ def with_another_end(seed):
     return model, end
 
 
-@each_kind
+@pytest.mark.parametrize("stages", ["own", "shared"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_last_step_may_have_rules_of_its_own(stages, seed):
     model, end = with_another_end(seed)
@@ -105,6 +105,18 @@ def test_shared_stages_learn_from_transitions_of_other_steps():
     shared, own = (tables(fitted(part, stages=stages)) for stages in ("shared", "own"))
     np.testing.assert_allclose(shared, solution.stages, atol=1e-5)
     assert abs(own - solution.stages).max() > 0.1
+
+
+def test_a_last_step_that_is_like_the_others_learns_from_their_transitions():
+    """Each action at a state is seen at one step only, the last one included."""
+    model = fraction_model(1, 0.9, horizon=4)
+    batch = every_step(model, 4)
+    place = (batch.state[:, 0] * 3 + batch.action) % 3
+    part = batch.take((place == batch.step) | ((batch.step == 3) & (place == 0)))
+    solution = budgeted_value_iteration(model, EXACT.beta_grid)
+    alike, shared = (tables(fitted(part, stages=stages)) for stages in ("alike", "shared"))
+    np.testing.assert_allclose(alike, solution.stages, atol=1e-5)
+    assert abs(shared - solution.stages).max() > 0.1
 
 
 @each_kind
@@ -286,7 +298,7 @@ def test_stages_need_steps(stages):
         fitted(TransitionBatch.from_arrays(arrays), stages=stages)
 
 
-@each_kind
+@pytest.mark.parametrize("stages", ["own", "shared"])
 def test_stages_need_both_halves_at_the_last_step(stages):
     few = bandit(4).to_arrays() | {"step": np.array([0, 0, 0, 1])}
     with pytest.raises(DataError, match="step 1 have 1 transitions"):
@@ -313,8 +325,8 @@ def test_the_last_step_alone_is_not_enough(stages):
         fitted(batch.take(batch.step == 3), stages=stages)
 
 
-def test_there_are_three_kinds_of_stages():
-    with pytest.raises(ConfigError, match="stages must be one of none, own, shared; got 'each'"):
+def test_there_are_four_kinds_of_stages():
+    with pytest.raises(ConfigError, match="stages must be one of none, own, shared, alike; got 'each'"):
         replace(EXACT, stages="each")
     with pytest.raises(ConfigError, match=r"learner\.stages must be one of none, own, shared"):
         with_setting(SPEC, "learner.stages=each")

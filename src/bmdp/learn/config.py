@@ -48,7 +48,8 @@ class BFTQConfig:
         stages: "none": one model for all steps of an episode, by iterations. "own": for each step a
             model of its own, fitted to the transitions of that step, from the last to the first.
             "shared": for each step a model of its own, fitted to all transitions, as what they lead
-            to does not depend on the step; those of the last step are apart. The policy counts
+            to does not depend on the step; those of the last step are apart. "alike": the same, and
+            what the last step earns and pays is told by all transitions, too. The policy counts
             steps itself: numbers of the state that the step determines are not looked at.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
@@ -71,7 +72,7 @@ class BFTQConfig:
     acting: Literal["average", "crossed"] = "average"
     slope_cap: float = 4.0
     cost_floor: float = 0.0
-    stages: Literal["none", "own", "shared"] = "none"
+    stages: Literal["none", "own", "shared", "alike"] = "none"
     labels: Literal["uniform", "stored"] = "uniform"
     n_labels: int = 1
     reward_scale: float | None = None
@@ -102,7 +103,7 @@ class BFTQConfig:
             ("valuation", ("crossed", "values", "pessimistic", "self")),
             ("acting", ("average", "crossed")),
             ("labels", ("uniform", "stored")),
-            ("stages", ("none", "own", "shared")),
+            ("stages", ("none", "own", "shared", "alike")),
         ):
             require_choice(name, getattr(self, name), choices)
 

@@ -27,7 +27,7 @@ def preset(name: str) -> TrainingSpec:
         ConfigError: if there is none of that name, with the nearest one.
 
     >>> preset("corridors").learner.stages
-    'shared'
+    'alike'
     """
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1)
@@ -101,7 +101,14 @@ def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> 
 def _corridors() -> TrainingSpec:
     return TrainingSpec(
         EnvConfig("corridors"),
-        BFTQConfig(gamma=1.0, n_budgets=21, model=KernelModel(), stages="shared", folds=3),
+        BFTQConfig(
+            gamma=1.0,
+            n_budgets=21,
+            model=KernelModel(),
+            stages="alike",
+            valuation="self",
+            folds=3,
+        ),
         Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, bonus="targets", weight=0.3),
     )
 

@@ -4,8 +4,9 @@ Where steps are known nothing has to settle: what a step is worth follows from t
 Transitions of a step can be fitted by themselves, or all transitions at every step. The latter is
 right where what an action leads to depends on what is seen, but not on the step, and gives every
 regression as many times more rows as episodes have steps. Two things are then put apart: the last
-step, after which all ends, and which may have rules of its own; and numbers of the state that the
-step determines, such as a clock, which the policy need not see, as it counts steps itself.
+step, after which all ends, and which may have rules of its own, unless it is told to be like the
+others; and numbers of the state that the step determines, such as a clock, which the policy need
+not see, as it counts steps itself.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ class Stages:
         """Returns the models of a step in training; with shared stages, of those after it, too."""
         if self.config.stages == "own":
             return self._fit(self._step == step, step, None)
-        is_last = self._step == self.n_stages - 1
         if step == self.n_stages - 1:
-            return self._fit(is_last, step, self._seen)
+            is_alike = self.config.stages == "alike"
+            rows = np.full(len(self.batch), is_alike) | (self._step == step)
+            return self._fit(rows, step, self._seen)
         return self._shared
 
     @cached_property
