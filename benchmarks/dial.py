@@ -77,35 +77,32 @@ def _rules() -> tuple[Variant, ...]:
 def _explorations() -> tuple[Variant, ...]:
     """Ways to explore."""
     every = {
-        "independent": ("exploration.hold=1",),
-        "held 3": ("exploration.hold=3",),
-        "held 5": ("exploration.hold=5",),
-        "held 8": ("exploration.hold=8",),
+        "independent": ("exploration.bonus=none", "exploration.hold=1"),
+        "held 3": ("exploration.bonus=none", "exploration.hold=3"),
+        "held 5": ("exploration.bonus=none", "exploration.hold=5"),
+        "held 8": ("exploration.bonus=none", "exploration.hold=8"),
         "counts 0.1": ("exploration.bonus=count", "exploration.weight=0.1"),
         "counts 1": ("exploration.bonus=count", "exploration.weight=1"),
-        "ensemble 1": ("exploration.bonus=ensemble", "exploration.weight=1"),
-        "ensemble 3": ("exploration.bonus=ensemble", "exploration.weight=3"),
+        "ensemble 1": (
+            "learner.valuation=crossed",
+            "exploration.bonus=ensemble",
+            "exploration.weight=1",
+        ),
+        "ensemble 3": (
+            "learner.valuation=crossed",
+            "exploration.bonus=ensemble",
+            "exploration.weight=3",
+        ),
         "targets 0.3": ("exploration.bonus=targets", "exploration.weight=0.3"),
         "targets 1": ("exploration.bonus=targets", "exploration.weight=1"),
         "uncertain budgets": ("exploration.budgets=uncertain",),
+        "moved 0.1": ("exploration.move=0.1",),
     }
     return tuple(Variant(name, settings) for name, settings in every.items())
 
 
 PLAIN = (Variant("preset"),)
-MOVED = tuple(
-    Variant(
-        f"targets, moved {p:g}",
-        ("exploration.bonus=targets", "exploration.weight=0.3", f"exploration.move={p}"),
-    )
-    for p in (0.05, 0.1, 0.2)
-)
-BOTH = (
-    *MOVED,
-    Variant("optimistic targets", ("exploration.bonus=targets", "exploration.weight=0.3")),
-    *PLAIN,
-)
-OPTIMISM = ("exploration.bonus=targets", "exploration.weight=0.3")
+MOVED = (*PLAIN, *(Variant(f"moved {p:g}", (f"exploration.move={p}",)) for p in (0.1, 0.2)))
 HELD_OUT = (Variant("audited by 0.3", ("held_out=0.3", "audit=true")), *PLAIN)
 ATTEMPTS = (
     Variant("less random", ("exploration.decay=0.002", "exploration.floor=0.1")),
@@ -118,12 +115,12 @@ SLOT_ATTEMPTS = (
     Variant("8 folds", ("learner.folds=8",)),
 )
 STUDIES = {
-    "attempts corridors": Study("corridors", ATTEMPTS, OPTIMISM),
+    "attempts corridors": Study("corridors", ATTEMPTS),
     "attempts slot-filling": Study("slot-filling", SLOT_ATTEMPTS),
-    "goals corridors": Study("corridors", BOTH, moved_at=4),
+    "goals corridors": Study("corridors", MOVED, moved_at=4),
     "goals corridors seen": Study("corridors", PLAIN, ("env.settings.observe_time=true",)),
-    "goals routes": Study("corridors", BOTH, ROUTES, moved_at=4),
-    "goals slot-filling": Study("slot-filling", HELD_OUT, moved_at=3),
+    "goals routes": Study("corridors", MOVED, ROUTES, moved_at=4),
+    "goals slot-filling": Study("slot-filling", (*HELD_OUT, *MOVED[1:]), moved_at=3),
     "goals slot-filling paper": Study("slot-filling", HELD_OUT, PAPER_FEATURES, moved_at=3),
     "rules corridors batch": Study("corridors", _rules(), same_batch=True),
     "rules routes batch": Study("corridors", _rules(), ROUTES, same_batch=True),

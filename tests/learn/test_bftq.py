@@ -1,5 +1,7 @@
 """Budgeted fitted Q-iteration on problems whose answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ import bmdp
 from batches import Memory, bandit, chain
 from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, TransitionBatch
 from bmdp.learn.fit import Fit
-from bmdp.models import EncoderNet, FrontierNet, Regression
+from bmdp.models import EncoderNet, FrontierNet, LinearModel, Regression
 from bmdp.policies.crossed import CrossedPolicy
 from bmdp.policies.hull import HullPolicy
 
@@ -126,6 +128,31 @@ def test_the_mean_of_all_models_acts():
         np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("valuation", ["crossed", "values"])
+def test_a_pooled_model_learns_from_all_episodes_what_the_others_teach(valuation):
+    """It has no say in what is learned, and fits to that what least squares fit to all rows."""
+    batch = bandit(400)
+    linear = config(model=LinearModel(), valuation=valuation, folds=3, gamma=0.5)
+    mean, pooled = (
+        Fit(replace(linear, acting=acting), batch, 0, torch.device("cpu"))
+        for acting in ("average", "pooled")
+    )
+    for iteration in range(3):
+        prepared = [fit.prepare(iteration) for fit in (mean, pooled)]
+        assert (prepared[0].targets == prepared[1].targets).all()
+        for fit in (mean, pooled):
+            fit.iterate(iteration)
+    everything = replace(linear, valuation="self")
+    alone = Fit(everything, batch, 0, torch.device("cpu"))
+    alone.models.fit("iteration-2", prepared[1].budgets, prepared[1].targets)
+    states = np.random.default_rng(5).normal(size=(10, 2))
+    for one, other in zip(
+        pooled.policy().q_function(states), alone.policy().q_function(states), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert (mean.models.grid(states) == pooled.models.grid(states)[:3]).all()
+
+
 def test_a_pessimist_acts_on_less_than_the_mean():
     settings = {"valuation": "pessimistic", "caution": 0.75, "folds": 3, "iterations": 2}
     learner = BFTQ(config(**settings, regression=Regression(steps=3)))
@@ -178,7 +205,7 @@ def test_costs_may_have_a_discount_of_their_own():
             {"acting": "crossed", "valuation": "pessimistic"},
             "acting must be 'average' with valuation 'pessimistic'",
         ),
-        ({"acting": "vote"}, "acting must be one of average, crossed"),
+        ({"acting": "vote"}, "acting must be one of average, pooled, crossed"),
         ({"folds": 1}, "folds must be a whole number from 2 on"),
         ({"folds": 3, "acting": "crossed"}, "acting 'crossed' is of two models; got folds=3"),
         ({"stages": "two"}, "stages must be one of none, own, shared"),

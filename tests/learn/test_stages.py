@@ -326,7 +326,9 @@ def test_the_last_step_alone_is_not_enough(stages):
 
 
 def test_there_are_four_kinds_of_stages():
-    with pytest.raises(ConfigError, match="stages must be one of none, own, shared, alike; got 'each'"):
+    with pytest.raises(
+        ConfigError, match="stages must be one of none, own, shared, alike; got 'each'"
+    ):
         replace(EXACT, stages="each")
     with pytest.raises(ConfigError, match=r"learner\.stages must be one of none, own, shared"):
         with_setting(SPEC, "learner.stages=each")

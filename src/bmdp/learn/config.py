@@ -39,8 +39,10 @@ class BFTQConfig:
             the policy. "self": one model does everything, as in the paper.
         folds: number of models, but with "self".
         caution: with "pessimistic", a number of deviations over models; below 0 it is optimistic.
-        acting: of several models, "average": the policy uses their mean; "crossed", of two models:
-            a coin says which one chooses, and the other sets the probability.
+        acting: of several models, "average": the policy uses their mean; "pooled": it uses a
+            further model, which is fitted to all episodes, and has no say in what to fit to;
+            "crossed", of two models: a coin says which one chooses, and the other sets the
+            probability.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in scaled
             rewards; about three times the slope from the cheapest to the best-paid vertex is right;
             0 for no cap.
@@ -69,7 +71,7 @@ class BFTQConfig:
     valuation: Literal["crossed", "values", "pessimistic", "self"] = "crossed"
     folds: int = 2
     caution: float = 1.0
-    acting: Literal["average", "crossed"] = "average"
+    acting: Literal["average", "pooled", "crossed"] = "average"
     slope_cap: float = 4.0
     cost_floor: float = 0.0
     stages: Literal["none", "own", "shared", "alike"] = "none"
@@ -90,7 +92,7 @@ class BFTQConfig:
             require_count(name, getattr(self, name), least)
         if self.acting == "crossed" and self.n_models > 2:
             raise ConfigError(f"acting 'crossed' is of two models; got folds={self.folds}.")
-        if self.acting == "crossed" and self.valuation == "pessimistic":
+        if self.acting != "average" and self.valuation == "pessimistic":
             raise ConfigError("acting must be 'average' with valuation 'pessimistic'.")
         if not np.isfinite(self.caution):
             raise ConfigError(f"caution must be finite; got {self.caution}.")
@@ -101,7 +103,7 @@ class BFTQConfig:
             raise ConfigError(f"reward_scale must be above 0; got {self.reward_scale}.")
         for name, choices in (
             ("valuation", ("crossed", "values", "pessimistic", "self")),
-            ("acting", ("average", "crossed")),
+            ("acting", ("average", "pooled", "crossed")),
             ("labels", ("uniform", "stored")),
             ("stages", ("none", "own", "shared", "alike")),
         ):

@@ -115,6 +115,8 @@ class Fit:
         if folds is None:
             folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
         self.members = folds == np.arange(n_models)[:, None]  # [E, N]
+        if config.acting == "pooled" and n_models > 1:
+            self.members = np.vstack((self.members, np.ones_like(self.members[:1])))
         problem = Problem(
             states=self._seen(batch.state),
             actions=batch.action,
@@ -198,6 +200,8 @@ class Fit:
         results = [self._result(e) for e in range(len(self.members))]
         if len(results) == 1:
             return HullPolicy(results[0], self.config.beta_grid, rule)
+        if self.config.acting == "pooled":
+            return HullPolicy(results[-1], self.config.beta_grid, rule)
         if self.config.acting == "crossed":
             return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
         caution = self.config.caution if self.config.valuation == "pessimistic" else 0.0
@@ -236,6 +240,7 @@ class Fit:
         taken; or all models do both together, with caution.
         """
         valuation = self.config.valuation
+        values = values[: self.config.n_models]
         asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
         if valuation in ("self", "pessimistic"):
             one = self._together(values)
@@ -252,8 +257,9 @@ class Fit:
 
     def _together(self, values: Tensor) -> Tensor:
         """What the policy acts on `[n, 2, A, B]`, given what its models say `[E, n, 2, A, B]`."""
-        is_cautious = self.config.valuation == "pessimistic"
-        return cautious(values, self.config.caution) if is_cautious else values.mean(dim=0)
+        if self.config.valuation == "pessimistic":
+            return cautious(values, self.config.caution)
+        return values[-1] if self.config.acting == "pooled" else values.mean(dim=0)
 
     def _at_starts(self) -> Record:
         """What the models promise at the first states, at the ends of the budget range."""

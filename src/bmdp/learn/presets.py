@@ -106,8 +106,9 @@ def _corridors() -> TrainingSpec:
             n_budgets=21,
             model=KernelModel(),
             stages="alike",
-            valuation="self",
             folds=3,
+            acting="pooled",
+            slope_cap=15.0,
         ),
         Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, bonus="targets", weight=0.3),
     )

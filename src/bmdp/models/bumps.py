@@ -20,7 +20,7 @@ from torch import Tensor
 from bmdp.arrays import FloatArray
 
 _CHUNK = 2**22  # bumps that are held at a time
-_N_JUDGED = 1024  # rows by which the length and the ridge are chosen
+_N_JUDGED = 8192  # rows by which the length and the ridge are chosen, at most
 _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are not normal
 _LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
 
@@ -82,7 +82,7 @@ class Basis:
         ridges: Sequence[float],
         rng: np.random.Generator,
     ) -> None:
-        """Chooses the rows that judge.
+        """Chooses the rows that judge: all of them, unless there are many.
 
         Args:
             rows: `[n, D]`.
@@ -102,13 +102,12 @@ class Basis:
         length, ridge = self._smoothness(targets)
         if length not in self._whole:
             self._whole[length] = directions(self._rows, self.centres, length)
-        root, sizes, _ = self._whole[length]
+        root, sizes = self._whole[length]
         columns = targets.flatten(1)
-        moment = columns.new_zeros((len(sizes), columns.shape[1]))
+        moment = columns.new_zeros((len(self.centres), columns.shape[1]))
         for part in _chunks(len(self._rows), len(self.centres)):
-            near = bumps(self._rows[part], self.centres, length)
-            moment += root.T @ (near.T @ columns[part])
-        weights = root @ (moment / (sizes + ridge)[:, None])
+            moment += bumps(self._rows[part], self.centres, length).T @ columns[part]
+        weights = root @ (root.T @ moment / (sizes + ridge)[:, None])
         return length, weights.reshape(-1, *targets.shape[1:])
 
     def _smoothness(self, targets: Tensor) -> tuple[float, float]:
@@ -118,22 +117,36 @@ class Basis:
         columns = targets[self._judged][:, :, budgets].flatten(1)
         deviation = columns.std(0, correction=0)
         varies = deviation > 1e-6 * targets.abs().max()
-        columns = columns / torch.where(varies, deviation, torch.inf)
+        columns = (columns / torch.where(varies, deviation, torch.inf)).float()
         errors = []
-        for _, sizes, features in self._judging:
-            shrunk = 1 / (sizes + self._ridges[:, None])  # [R, M]
-            moment = features.T @ columns
-            left = columns - features @ (shrunk[:, :, None] * moment)  # [R, n, K]
-            own_share = (shrunk @ features.square().T).clip(max=0.99)  # of a row in its own value
-            errors.append((left / (1 - own_share)[:, :, None]).square().sum((1, 2)))
+        for judge in self._judges:
+            moment = judge.features.T @ columns  # [M, K]
+            found = judge.features @ (judge.shrunk[:, :, None] * moment)  # [R, n, K]
+            errors.append(((columns - found) / judge.left[:, :, None]).square().sum((1, 2)))
         best = int(torch.stack(errors).argmin())
         n_ridges = len(self._ridges)
         return self._lengths[best // n_ridges], float(self._ridges[best % n_ridges])
 
     @cached_property
-    def _judging(self) -> list[Directions]:
+    def _judges(self) -> list[Judge]:
+        """One for each length."""
         rows = self._rows[self._judged]
-        return [directions(rows, self.centres, length) for length in self._lengths]
+        judges = []
+        for length in self._lengths:
+            root, sizes = directions(rows, self.centres, length)
+            features = bumps(rows, self.centres, length) @ root
+            shrunk = 1 / (sizes + self._ridges[:, None])
+            left = 1 - (shrunk @ features.square().T).clip(max=0.99)
+            judges.append(Judge(features.float(), shrunk.float(), left.float()))
+        return judges
+
+
+class Judge(NamedTuple):
+    """What the leave-one-out errors of one length follow from, in single precision."""
+
+    features: Tensor  # [n, M], directions at the rows
+    shrunk: Tensor  # [R, M], what a ridge leaves of a direction, over its size
+    left: Tensor  # [R, n], what others have in the value of a row
 
 
 class Directions(NamedTuple):
@@ -141,7 +154,6 @@ class Directions(NamedTuple):
 
     root: Tensor  # [C, M], combinations
     sizes: Tensor  # [M], sums of their squares on the rows
-    features: Tensor  # [n, M], their values at the rows; none if these are many
 
 
 def directions(rows: Tensor, centres: Tensor, length: float) -> Directions:
@@ -150,14 +162,11 @@ def directions(rows: Tensor, centres: Tensor, length: float) -> Directions:
     kept = own > _LEAST * own[-1]
     root = turn[:, kept] / own[kept].sqrt()
     gram = root.new_zeros((len(centres), len(centres)))
-    near = root.new_empty((0, len(centres)))
     for part in _chunks(len(rows), len(centres)):
         near = bumps(rows[part], centres, length)
         gram += near.T @ near
     sizes, turn = _eigh(root.T @ gram @ root)
-    root = root @ turn
-    features = near @ root if len(near) == len(rows) <= _N_JUDGED else near[:0] @ root
-    return Directions(root, sizes.clip(0), features)
+    return Directions(root @ turn, sizes.clip(0))
 
 
 def bumps(
@@ -199,5 +208,5 @@ def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 def _chunks(n_rows: int, n_centres: int) -> list[slice]:
     """Parts of the rows that are small enough."""
-    step = max(_N_JUDGED, _CHUNK // n_centres)
+    step = max(1, _CHUNK // n_centres)
     return [slice(first, first + step) for first in range(0, n_rows, step)]
