@@ -58,6 +58,7 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
 	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json
 	$(BIN)/python benchmarks/workers.py --out benchmarks/results/workers.json
+	$(BIN)/python benchmarks/together.py --out benchmarks/results/together.json
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) out build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -50,7 +50,7 @@ PAPER_FEATURES = ("env.settings.features=paper",)
 
 
 def _rules() -> tuple[Variant, ...]:
-    """Ways to learn from a batch."""
+    """Ways to learn from a batch; models act by their mean, unless it says otherwise."""
     folds = {f"crossed, {k} folds": (f"learner.folds={k}",) for k in (2, 3, 5, 8)}
     wary = {
         f"pessimistic, {c:g} deviations": (
@@ -71,7 +71,8 @@ def _rules() -> tuple[Variant, ...]:
         "self, rows of each step": (SELF, "learner.stages=own"),
         "self, iterations": (SELF, "learner.stages=none"),
     }
-    return tuple(Variant(name, settings) for name, settings in every.items())
+    mean = ("learner.acting=average",)
+    return tuple(Variant(name, (*mean, *settings)) for name, settings in every.items())
 
 
 def _explorations() -> tuple[Variant, ...]:
@@ -84,18 +85,18 @@ def _explorations() -> tuple[Variant, ...]:
         "counts 0.1": ("exploration.bonus=count", "exploration.weight=0.1"),
         "counts 1": ("exploration.bonus=count", "exploration.weight=1"),
         "ensemble 1": (
-            "learner.valuation=crossed",
+            "learner.acting=average",
             "exploration.bonus=ensemble",
             "exploration.weight=1",
         ),
         "ensemble 3": (
-            "learner.valuation=crossed",
+            "learner.acting=average",
             "exploration.bonus=ensemble",
             "exploration.weight=3",
         ),
         "targets 0.3": ("exploration.bonus=targets", "exploration.weight=0.3"),
         "targets 1": ("exploration.bonus=targets", "exploration.weight=1"),
-        "uncertain budgets": ("exploration.budgets=uncertain",),
+        "uncertain budgets": ("learner.acting=average", "exploration.budgets=uncertain"),
         "moved 0.1": ("exploration.move=0.1",),
     }
     return tuple(Variant(name, settings) for name, settings in every.items())
@@ -258,6 +259,8 @@ def _ideal(policy: Any, spec: Any, first: float, step: int, seed: int) -> list[f
     batch = collect(policy, spec.env.spec(), range(5000), budgets=np.full(5000, first), seed=seed)
     assert batch.step is not None
     states = np.asarray(batch.state[batch.step == step], np.float64)[:, :2]
+    if len(states) == 0:
+        return None
     ends = cost_range(corridors_grid(Corridors(**spec.env.settings), 17), states, step)
     return [float(np.clip(budget, *ends.T).mean()) for budget in BUDGETS[::2]]
 

@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import bmdp
 from scripts import script
 
 
@@ -139,3 +141,60 @@ def test_the_noise_harness_ranks_the_rules(tmp_path, capsys):
     script("examples/noise_harness.py").main(["--quick", "--out", str(tmp_path / "noise.json")])
     assert json.loads((tmp_path / "noise.json").read_text())
     assert "crossed" in capsys.readouterr().out
+
+
+@pytest.fixture
+def dial(monkeypatch):
+    """The studies of dials, and one that takes a moment."""
+    found = script("benchmarks/dial.py")
+    tiny = (
+        "exploration.rounds=2",
+        "exploration.episodes=60",
+        "learner.n_budgets=3",
+        "learner.model.centres=10",
+    )
+    variants = (found.Variant("plain"), found.Variant("self", ("learner.valuation=self",)))
+    studies = {
+        "tiny": found.Study("corridors", variants[:1], tiny, moved_at=2),
+        "tiny batch": found.Study("slot-filling", variants, tiny, same_batch=True),
+    }
+    monkeypatch.setattr(found, "STUDIES", found.STUDIES | studies)
+    return found
+
+
+def test_every_study_of_dials_has_settings_that_exist(dial):
+    for study in dial.STUDIES.values():
+        for variant in study.variants:
+            assert dial._spec(study, variant).exploration.rounds > 0
+
+
+def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, tmp_path, capsys):
+    for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self"))):
+        dial.do(dial.Job(study, 0, names, 40, "cpu", str(tmp_path)))
+    rows = dial.rows_of(tmp_path)
+    assert [(row["study"], row["name"]) for row in rows] == [
+        ("tiny", "plain"),
+        ("tiny batch", "plain"),
+        ("tiny batch", "self"),
+    ]
+    assert all(len(row["cost"]) == len(row["reward"]) == 11 for row in rows)
+    moves = rows[0]["moved"]
+    assert [move["from"] for move in moves] == [0.0, 0.5, 1.0]
+    assert all(len(move["cost"]) == 6 for move in moves)
+    assert all(move["ideal"] is None or len(move["ideal"]) == 6 for move in moves)
+    np.save(tmp_path / "optimum-corridors-0.npy", [[0.0, 1.0], [100.0, 200.0]])
+    np.save(tmp_path / "optimum-slot-filling-0.npy", [[0.0, 0.4], [20.0, 50.0]])
+    capsys.readouterr()
+    dial.main(["--out", str(tmp_path), "--table"])
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 3
+
+
+def test_the_measures_of_a_study_are_those_of_the_library(dial):
+    row = {"cost": np.full(11, 0.3), "reward": np.full(11, 150.0)}
+    optimum = bmdp.Frontier(np.array([0.1, 0.8]), np.array([100.0, 200.0]))
+    score, over, error = dial.dial(row, optimum)
+    asked = dial.BUDGETS
+    best = 100 + 100 * (np.clip(np.maximum(asked, 0.3), 0.1, 0.8) - 0.1) / 0.7
+    assert score == pytest.approx((150 / best).mean())
+    assert over == pytest.approx(0.2)
+    assert error == pytest.approx(np.abs(0.3 - np.clip(asked, 0.1, 0.8)).mean())

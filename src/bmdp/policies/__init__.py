@@ -3,6 +3,7 @@
 All of them are imported here, so that `load_policy` knows them.
 """
 
+from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.combined import EpisodeCoin, EpsilonGreedy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
@@ -14,6 +15,7 @@ from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.policies.staged import StagedPolicy
 
 __all__ = [
+    "AuditedPolicy",
     "BudgetedPolicy",
     "CrossedPolicy",
     "Decision",
