@@ -3,7 +3,13 @@ import pytest
 
 from bmdp import ConfigError, ConvergenceError
 from bmdp.envs.corridors import Corridors, true_frontier
-from bmdp.envs.corridors.frontier import best_values, corridors_grid, grid_frontier, play
+from bmdp.envs.corridors.frontier import (
+    best_values,
+    corridors_grid,
+    cost_range,
+    grid_frontier,
+    play,
+)
 from bmdp.envs.corridors.memoryless import best_memoryless
 from oracles.simulation import is_mean_of
 
@@ -82,3 +88,18 @@ def test_hiding_the_time_costs_a_few_percent_at_most(price, least):
     real, hidden = (play(grid, s, n_episodes=20_000, seed=0)[0].mean() for s in (scores, same))
     assert hidden > least * real
     assert all((step == same[0]).all() for step in same)
+
+
+def test_what_can_be_paid_from_a_step_on_is_between_the_ends_of_its_frontier():
+    """By the frontier at the start, by one step to go, and where nothing is left to do."""
+    task = Corridors()
+    grid = corridors_grid(task, 5)
+    frontier, _ = grid_frontier(grid)
+    start = np.array([[3.5, 0.5]])
+    np.testing.assert_allclose(cost_range(grid, start, 0)[0], frontier.costs[[0, -1]], atol=1e-9)
+    places = np.array([[5.5, 3.5], [1.5, 2.5], [4.5, 0.5]])
+    least, _ = cost_range(grid, places, task.horizon - 1).T
+    assert least.tolist() == pytest.approx([0.125, 0.0, 0.0], abs=0.03)
+    assert (cost_range(grid, places, task.horizon) == 0).all()
+    ends = [cost_range(grid, places, step) for step in range(task.horizon)]
+    assert all((one[:, 0] <= one[:, 1] + 1e-9).all() for one in ends)

@@ -131,7 +131,7 @@ def test_the_mean_of_all_models_acts():
 @pytest.mark.parametrize("valuation", ["crossed", "values"])
 def test_a_pooled_model_learns_from_all_episodes_what_the_others_teach(valuation):
     """It has no say in what is learned, and fits to that what least squares fit to all rows."""
-    batch = bandit(400)
+    batch = chain(200)
     linear = config(model=LinearModel(), valuation=valuation, folds=3, gamma=0.5)
     mean, pooled = (
         Fit(replace(linear, acting=acting), batch, 0, torch.device("cpu"))

@@ -5,6 +5,7 @@ import pytest
 
 import bmdp
 from bmdp import BFTQ, BFTQConfig, ConfigError
+from bmdp.learn.held_out import judged
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.models.placing import placed
 from devices import each_device
@@ -52,6 +53,21 @@ def test_a_policy_has_the_same_options_on_a_device(name, device, batch):
 def _values(stage, states):
     q_function = getattr(stage, "q_function", None) or stage.first
     return q_function(states)
+
+
+@each_device
+def test_a_dial_is_read_alike_on_a_device(device, batch):
+    policy = BFTQ(CONFIGS["folds"]).fit(batch, seed=0, device="cpu")
+    audited = judged(policy, batch, CONFIGS["folds"], seed=0, device="cpu")
+    there = placed(audited, device)
+    for step in (0, 1, 20):
+        found, expected = (p.worth(batch.state[:100], step) for p in (there, audited))
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    bounds = [(audit.least[0], audit.most[0]) for audit in audited.audits]
+    far = np.full((5, batch.state_size), 50.0)
+    for placed_audit, (least, most) in zip(there.audits, bounds, strict=True):
+        q_r, _ = placed_audit(far)
+        assert ((q_r >= least - 1e-3) & (q_r <= most + 1e-3)).all()
 
 
 def test_what_is_neither_network_nor_kernel_cannot_be_placed(batch):

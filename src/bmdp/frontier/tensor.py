@@ -96,7 +96,6 @@ def crossed_values(
     mixing = costs if chooser_mixes else valued_by[0]
     low, high = mixing.gather(1, lower), mixing.gather(1, upper)
     share = torch.where(high > low, ((asked - low) / (high - low)).clamp(0, 1), 1.0)
-    share *= lower != upper
     ends = ((v.gather(1, lower), v.gather(1, upper)) for v in reversed(valued_by))
     values = torch.stack([torch.lerp(one, other, share) for one, other in ends], dim=-1)
     return values, int(is_infeasible.sum())
