@@ -55,12 +55,13 @@ def test_what_is_not_there_has_its_default():
     assert spec == DataSpec(FTQConfig(gamma=1.0))
 
 
-def test_settings_that_were_written_before_there_was_curiosity_are_read():
-    old = to_json(preset("corridors"))
-    for name in ("bonus", "weight", "cell", "budgets"):
+def test_settings_that_were_written_before_there_were_others_are_read():
+    old = to_json(preset("slot-filling"))
+    for name in ("bonus", "weight", "cell", "budgets", "move"):
         del old["exploration"][name]
-    del old["learner"]["caution"]
-    assert from_json(old) == preset("corridors")
+    for part, name in ((old["learner"], "caution"), (old, "held_out"), (old, "audit")):
+        del part[name]
+    assert from_json(old) == preset("slot-filling")
 
 
 def test_what_json_cannot_say_is_refused_by_name():

@@ -118,7 +118,7 @@ def test_what_inner_budgets_are_worth_is_the_mean_over_what_is_done_at_them(seed
             for action, next_budget, p in zip(*(c[0] for c in options), strict=True):
                 cost += p * np.interp(next_budget, GRID, q_c[state, action])
                 reward += p * np.interp(next_budget, GRID, q_r[state, action])
-            assert (costs[state, i], rewards[state, i]) == pytest.approx((cost, reward))
+            assert (costs[state, i], rewards[state, i]) == pytest.approx((cost, reward), abs=1e-6)
     frontier = policy.frontier(2, step)
     expected = upper_frontier(costs[2], rewards[2])
     assert (frontier.costs == expected.costs).all()

@@ -110,7 +110,7 @@ def _corridors() -> TrainingSpec:
             acting="pooled",
             slope_cap=15.0,
         ),
-        Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, bonus="targets", weight=0.3),
+        Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, move=0.1, bonus="targets", weight=0.3),
     )
 
 
