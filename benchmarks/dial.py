@@ -115,7 +115,13 @@ SLOT_ATTEMPTS = (
     Variant("pessimistic 0.5", ("learner.valuation=pessimistic", "learner.caution=0.5")),
     Variant("8 folds", ("learner.folds=8",)),
 )
+EPISODES = tuple(
+    Variant(f"{n:,}", (f"exploration.episodes={n // 10}", f"exploration.decay={5 / n}"))
+    for n in (1_000, 5_000, 20_000, 100_000)
+)
 STUDIES = {
+    "episodes corridors": Study("corridors", EPISODES),
+    "episodes slot-filling": Study("slot-filling", EPISODES),
     "attempts corridors": Study("corridors", ATTEMPTS),
     "attempts slot-filling": Study("slot-filling", SLOT_ATTEMPTS),
     "goals corridors": Study("corridors", MOVED, moved_at=4),
