@@ -21,7 +21,7 @@ from bmdp import (
 from bmdp.learn import Exploration, FTQConfig, collect, held_out, resume, train, train_from_data
 from bmdp.learn.audit import audited
 from bmdp.learn.exploration import round_seed
-from bmdp.learn.held_out import held_out_of, judged, prediction_record, split_episodes
+from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
 from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression, TableModel
@@ -158,9 +158,9 @@ def test_the_prediction_is_that_of_the_episodes_held_out(whole):
     assert record["budgets"] == pytest.approx([i / 10 for i in range(11)])
     batches = [RunFolder(whole).batch(number) for number in range(2)]
     parts = [split_episodes(batch, 0.3, seed=0, number=i) for i, batch in enumerate(batches)]
-    batch = held_out_of(parts)
-    policy = bmdp.load_policy(whole)
-    again = judged(policy.inner, batch, QUICK, seed=0, device="cpu")
+    rest = HeldOut.of(parts, QUICK, 0, "cpu")
+    batch, policy = rest.batch, bmdp.load_policy(whole)
+    again = rest.audited(policy.inner)
     for audits in zip(policy.audits, again.audits, strict=True):
         assert (audits[0](batch.state)[1] == audits[1](batch.state)[1]).all()
     costs, rewards = policy.worth(batch.state[batch.starts()], 0)
@@ -191,7 +191,7 @@ def test_a_log_is_learned_from_without_them(tmp_path, log):
     assert same(policy, BFTQ(QUICK).fit(parts.learned, seed=2))
     assert len(RunFolder(tmp_path / "run").batch(0)) == len(log)
     record = RunFolder(tmp_path / "run").prediction()
-    again = prediction_record(policy, parts.held_out, QUICK, number=0, seed=2, device="cpu")
+    again = HeldOut(parts.held_out, QUICK, 2, "cpu").prediction(policy, 0)
     assert told([record]) == told([again])
     assert record["n_episodes"] == 16
 
@@ -203,7 +203,7 @@ def test_without_an_audit_the_policy_stays_as_it_is_and_is_predicted(tmp_path, l
     parts = split_episodes(log, 0.4, seed=2, number=0)
     assert type(policy) is type(BFTQ(learner).fit(parts.learned, seed=2))
     record = RunFolder(tmp_path / "run").prediction()
-    again = judged(policy, parts.held_out, learner, seed=2, device="cpu")
+    again = HeldOut(parts.held_out, learner, 2, "cpu").audited(policy)
     costs, rewards = again.worth(parts.held_out.state[parts.held_out.starts()], 0)
     for values, name in ((costs, "cost"), (rewards, "reward")):
         found = np.interp(learner.beta_grid, record["budgets"], record[name])
@@ -275,8 +275,8 @@ def settings_of(monkeypatch, log):
         monkeypatch.setattr(held_out, "audited", watched)
         parts = split_episodes(batch, 0.5, seed=0, number=0)
         policy = BFTQ(learner).fit(parts.learned, seed=0)
-        found = judged(policy, parts.held_out, learner, seed=0, device="cpu")
-        prediction_record(found, parts.held_out, learner, number=0, seed=0, device="cpu")
+        rest = HeldOut(parts.held_out, learner, 0, "cpu")
+        rest.prediction(rest.audited(policy), 0)
         return seen
 
     return settings
@@ -329,7 +329,7 @@ def test_a_policy_without_a_dial_is_predicted_too(log):
     learner = FTQConfig(gamma=1.0, model=network, regression=Regression(steps=3), iterations=2)
     parts = split_episodes(log, 0.5, seed=0, number=0)
     policy = bmdp.FTQ(learner).fit(parts.learned, seed=0)
-    record = prediction_record(policy, parts.held_out, learner, number=0, seed=0, device="cpu")
+    record = HeldOut(parts.held_out, learner, 0, "cpu").prediction(policy, 0)
     assert np.ptp(record["cost"]) == 0
 
 
@@ -354,7 +354,7 @@ def test_the_dial_of_a_policy_that_found_lucky_actions_is_set_right():
     learner = BFTQConfig(gamma=1.0, n_budgets=11, model=TableModel(), valuation="self", slope_cap=0)
     parts = split_episodes(batch, 0.5, seed=0, number=0)
     policy = BFTQ(learner).fit(parts.learned, seed=0)
-    honest = judged(policy, parts.held_out, learner, seed=0, device="cpu")
+    honest = HeldOut(parts.held_out, learner, 0, "cpu").audited(policy)
 
     def cost(played):
         tracker = played.start(np.zeros(4000, int), 0.25, np.random.default_rng(1))

@@ -5,7 +5,7 @@ import pytest
 
 import bmdp
 from bmdp import BFTQ, BFTQConfig, ConfigError
-from bmdp.learn.held_out import judged
+from bmdp.learn.held_out import HeldOut
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.models.placing import placed
 from devices import each_device
@@ -58,7 +58,7 @@ def _values(stage, states):
 @each_device
 def test_a_dial_is_read_alike_on_a_device(device, batch):
     policy = BFTQ(CONFIGS["folds"]).fit(batch, seed=0, device="cpu")
-    audited = judged(policy, batch, CONFIGS["folds"], seed=0, device="cpu")
+    audited = HeldOut(batch, CONFIGS["folds"], 0, "cpu").audited(policy)
     there = placed(audited, device)
     for step in (0, 1, 20):
         found, expected = (p.worth(batch.state[:100], step) for p in (there, audited))

@@ -26,7 +26,7 @@ from bmdp.learn.curiosity import first_budgets, lesson, optimistic
 from bmdp.learn.exploring import ExploringPolicy
 from bmdp.learn.fit import Keeper, Record, TrainedPolicy
 from bmdp.learn.ftq import FTQ
-from bmdp.learn.held_out import Parts, held_out_of, judged, prediction_record, split_episodes
+from bmdp.learn.held_out import HeldOut, Parts, split_episodes
 from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
@@ -147,7 +147,9 @@ def play_rounds(
         parts.append(split_episodes(batch, spec.held_out, seed=manner.seed, number=number))
         policy = place.policy(number)
         is_last = number + 1 == spec.exploration.rounds
-        held_out = held_out_of(parts) if is_last else None
+        held_out = None
+        if is_last:
+            held_out = HeldOut.of(parts, spec.learner, manner.seed, manner.device)
         if policy is None:
             learner, rows = lesson(
                 spec, TransitionBatch.concatenate(part.learned for part in parts), is_last=is_last
@@ -159,24 +161,10 @@ def play_rounds(
                 on_record=of_round(note, number),
                 keeper=place.keeper(number),
             )
-            policy = learned
-            if held_out is not None and spec.audit:
-                assert isinstance(spec.learner, BFTQConfig)
-                policy = judged(
-                    learned, held_out, spec.learner, seed=manner.seed, device=manner.device
-                )
+            policy = held_out.audited(learned) if held_out and spec.audit else learned
             place.keep_policy(number, policy)
         if held_out is not None:
-            note(
-                prediction_record(
-                    policy,
-                    held_out,
-                    spec.learner,
-                    number=number,
-                    seed=manner.seed,
-                    device=manner.device,
-                )
-            )
+            note(held_out.prediction(policy, number))
     assert policy is not None
     return TransitionBatch.concatenate(batches), policy
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -62,97 +63,88 @@ def split_episodes(batch: TransitionBatch, share: float, *, seed: int, number: i
     return Parts(batch.take(~is_held_out), held_out)
 
 
-def held_out_of(parts: Sequence[Parts]) -> TransitionBatch | None:
-    """All that was held out, if anything."""
-    batches = [part.held_out for part in parts if part.held_out is not None]
-    return TransitionBatch.concatenate(batches) if batches else None
-
-
-def judged(
-    policy: LearnedPolicy, batch: TransitionBatch, learner: BFTQConfig, *, seed: int, device: str
-) -> AuditedPolicy:
-    """Returns a policy whose dial is read by what held-out episodes say.
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What was held out of a run, to judge its policy by.
 
     Args:
-        policy: that was learned.
-        batch: what was held out.
+        batch: the transitions.
         learner: what learned the policy, for discounts, grid, stages and, unless it is a network,
             the model.
         seed: of the run.
         device: of the model.
     """
-    return audited(policy, batch, _terms(learner, batch, seed, device), _stages(learner, batch))
 
+    batch: TransitionBatch
+    learner: BFTQConfig | FTQConfig
+    seed: int
+    device: str
 
-def prediction_record(
-    policy: TrainedPolicy,
-    batch: TransitionBatch,
-    learner: BFTQConfig | FTQConfig,
-    *,
-    number: int,
-    seed: int,
-    device: str,
-) -> Record:
-    """Returns what held-out episodes say that a policy will earn and pay.
+    @classmethod
+    def of(
+        cls, parts: Sequence[Parts], learner: BFTQConfig | FTQConfig, seed: int, device: str
+    ) -> HeldOut | None:
+        """Returns all that was held out of some rounds, if anything."""
+        batches = [part.held_out for part in parts if part.held_out is not None]
+        if not batches:
+            return None
+        return cls(TransitionBatch.concatenate(batches), learner, seed, device)
 
-    Args:
-        policy: of the last round, audited or not.
-        batch: what was held out.
-        learner: what learned the policy.
-        number: of the last round.
-        seed: of the run.
-        device: of the model.
-    """
-    begin = time.perf_counter()
-    budgets = np.linspace(*learner.budget_range, N_PREDICTED)
-    starts = first_rows(batch)
-    if isinstance(policy, AuditedPolicy):
-        reward, cost = expected_at(policy, batch.state[starts], budgets)
-    else:
-        found = fitted_evaluation(
-            policy,
-            batch,
-            gamma=learner.gamma,
-            cost_gamma=learner.cost_gamma if isinstance(learner, BFTQConfig) else None,
-            budgets=budgets,
-            model=_model(learner),
-            seed=_seed(seed),
-            device=device,
-            n_budgets=learner.n_budgets if isinstance(learner, BFTQConfig) else 2,
-            stages=_stages(learner, batch),
+    def audited(self, policy: LearnedPolicy) -> AuditedPolicy:
+        """Returns a policy whose dial is read by what was held out."""
+        assert isinstance(self.learner, BFTQConfig)
+        terms = Terms(
+            model=self._model,
+            grid=self.learner.beta_grid,
+            discounts=(self.learner.gamma, self.learner.discount_of_costs),
+            reward_scale=float(np.abs(self.batch.reward).max()) or 1.0,
+            n_actions=self.batch.n_actions,
+            seed=self._seed,
+            device=self.device,
         )
-        reward, cost = found.reward, found.cost
-    return {
-        "kind": "prediction",
-        "round": number,
-        "budgets": budgets.tolist(),
-        "reward": reward.tolist(),
-        "cost": cost.tolist(),
-        "n_episodes": len(starts),
-        "n_transitions": len(batch),
-        "seconds": time.perf_counter() - begin,
-    }
+        return audited(policy, self.batch, terms, _stages(self.learner, self.batch))
 
+    def prediction(self, policy: TrainedPolicy, number: int) -> Record:
+        """Returns what a policy of the round of a number, audited or not, will earn and pay."""
+        begin = time.perf_counter()
+        learner, batch = self.learner, self.batch
+        budgets = np.linspace(*learner.budget_range, N_PREDICTED)
+        starts = first_rows(batch)
+        if isinstance(policy, AuditedPolicy):
+            reward, cost = expected_at(policy, batch.state[starts], budgets)
+        else:
+            found = fitted_evaluation(
+                policy,
+                batch,
+                gamma=learner.gamma,
+                cost_gamma=learner.cost_gamma if isinstance(learner, BFTQConfig) else None,
+                budgets=budgets,
+                model=self._model,
+                seed=self._seed,
+                device=self.device,
+                n_budgets=learner.n_budgets if isinstance(learner, BFTQConfig) else 2,
+                stages=_stages(learner, batch),
+            )
+            reward, cost = found.reward, found.cost
+        return {
+            "kind": "prediction",
+            "round": number,
+            "budgets": budgets.tolist(),
+            "reward": reward.tolist(),
+            "cost": cost.tolist(),
+            "n_episodes": len(starts),
+            "n_transitions": len(batch),
+            "seconds": time.perf_counter() - begin,
+        }
 
-def _terms(learner: BFTQConfig, batch: TransitionBatch, seed: int, device: str) -> Terms:
-    return Terms(
-        model=_model(learner),
-        grid=learner.beta_grid,
-        discounts=(learner.gamma, learner.discount_of_costs),
-        reward_scale=float(np.abs(batch.reward).max()) or 1.0,
-        n_actions=batch.n_actions,
-        seed=_seed(seed),
-        device=device,
-    )
+    @property
+    def _model(self) -> Model:
+        is_network = isinstance(self.learner.model, EncoderNet | FrontierNet)
+        return KernelModel() if is_network else self.learner.model
 
-
-def _model(learner: BFTQConfig | FTQConfig) -> Model:
-    is_network = isinstance(learner.model, EncoderNet | FrontierNet)
-    return KernelModel() if is_network else learner.model
-
-
-def _seed(seed: int) -> int:
-    return int(named_generator(seed, "held-out/prediction").integers(2**31))
+    @property
+    def _seed(self) -> int:
+        return int(named_generator(self.seed, "held-out/prediction").integers(2**31))
 
 
 def _stages(learner: BFTQConfig | FTQConfig, batch: TransitionBatch) -> StageKind:

@@ -28,7 +28,7 @@ from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, of_round, play_rounds
 from bmdp.learn.fit import Record, TrainedPolicy
-from bmdp.learn.held_out import judged, prediction_record, split_episodes
+from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder, require_new
 from bmdp.learn.spec_files import DataSpec, from_json, to_json
 from bmdp.learn.whole_files import arrays_hash
@@ -168,6 +168,7 @@ def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord
 def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> TrainedPolicy:
     """The only round of a run from data."""
     parts = split_episodes(_data_of(run), spec.held_out, seed=manner.seed, number=0)
+    held_out = HeldOut.of([parts], spec.learner, manner.seed, manner.device)
     policy = run.policy(0)
     if policy is None:
         learned = learner_of(spec.learner).fit(
@@ -177,24 +178,10 @@ def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> Tr
             on_record=of_round(note, 0),
             keeper=run.keeper(0),
         )
-        policy = learned
-        if parts.held_out is not None and spec.audit:
-            assert isinstance(spec.learner, BFTQConfig)
-            policy = judged(
-                learned, parts.held_out, spec.learner, seed=manner.seed, device=manner.device
-            )
+        policy = held_out.audited(learned) if held_out and spec.audit else learned
         run.keep_policy(0, policy)
-    if parts.held_out is not None:
-        note(
-            prediction_record(
-                policy,
-                parts.held_out,
-                spec.learner,
-                number=0,
-                seed=manner.seed,
-                device=manner.device,
-            )
-        )
+    if held_out is not None:
+        note(held_out.prediction(policy, 0))
     return policy
 
 
