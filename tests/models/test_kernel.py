@@ -21,6 +21,12 @@ GRID = np.linspace(0, 1, 3)
 FEW = KernelModel(12, (0.8,), (1e-2,))
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    """Weights in double precision, so that formulas can be told from rounding."""
+    monkeypatch.setattr("bmdp.models.bumps.WEIGHTS", torch.float64)
+
+
 def problem_of(states, actions=None, n_actions=1, reward_scale=1.0, seed=0):
     actions = np.zeros(len(states), int) if actions is None else actions
     members = np.ones((1, len(states)), bool)
@@ -90,7 +96,7 @@ def test_with_all_rows_as_centres_each_action_has_its_kernel_ridge_regression(le
         regression = by_all(rows[own], flat(targets[own] - mean), length, ridge)
         expected = mean + regression(asked).reshape(20, 3, 2)
         found = values(fitter, others)[:, action]
-        np.testing.assert_allclose(found, expected * [7, 1], atol=5e-4)
+        np.testing.assert_allclose(found, expected * [7, 1], atol=1e-9)
 
 
 @pytest.mark.parametrize(("length", "ridge"), [(1.0, 1e-2), (2.0, 0.1), (4.0, 1e-4), (4.0, 1.0)])
@@ -114,7 +120,7 @@ def test_with_all_rows_as_centres_values_are_what_scikit_learn_predicts():
     reference.fit(rows, flat(targets - mean))
     others = data(20, seed=1)[0]
     expected = mean + reference.predict(scaled(others, states)).reshape(20, 3, 2)
-    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=5e-4)
+    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-9)
 
 
 def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
@@ -126,7 +132,7 @@ def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
     others = data(20, seed=1)[0]
     regression = by_centres(centres)(rows, flat(targets - mean), 0.8, 1e-2)
     expected = mean + regression(scaled(others, states)).reshape(20, 3, 2)
-    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=5e-4)
+    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-8)
 
 
 def test_bumps_fall_with_the_distance_to_a_centre():
@@ -199,7 +205,7 @@ def test_what_a_row_would_be_given_by_the_others_follows_from_its_share_in_its_v
         found.numpy() for found in directions(torch.tensor(rows), torch.tensor(centres), 0.5)
     )
     features = kernel(rows, centres, 0.5) @ root
-    np.testing.assert_allclose(features.T @ features, np.diag(sizes), atol=5e-4)
+    np.testing.assert_allclose(features.T @ features, np.diag(sizes), atol=1e-9)
     shares = (features / (sizes + ridge)) @ features.T  # of rows in the values of rows
     found = (columns - shares @ columns) / (1 - np.diag(shares))[:, None]
     expected = left_out_errors(rows, columns, by_centres(centres), 0.5, ridge)
@@ -250,8 +256,23 @@ def test_rows_in_parts_are_fitted_and_valued_as_in_one_piece(monkeypatch):
     parts = fitted(FEW, problem_of(states), targets)
     assert sizes.count(8) > 300 * sizes.count(2500 - 312 * 8) > 0
     sizes.clear()
-    np.testing.assert_allclose(values(parts, states[:50]), whole, atol=5e-4)
+    np.testing.assert_allclose(values(parts, states[:50]), whole, atol=1e-9)
     assert sizes == [5] * 10  # as 12 centres and 2 * 3 values of a row are within 100
+
+
+def test_weights_in_single_precision_cost_no_more_than_their_rounding(monkeypatch):
+    monkeypatch.undo()
+    states, targets = data(200)
+    model = KernelModel(100, (0.4,), (1e-2,))
+    found = fitted(model, problem_of(states), targets).result(0)
+    assert found.weights.dtype == np.float32
+    centres = found.centres[0]
+    rows, mean = scaled(states, states), targets.mean(axis=0)
+    regression = by_centres(centres)(rows, flat(targets - mean), 0.4, 1e-2)
+    expected = mean + regression(rows).reshape(200, 3, 2)
+    rounding = np.finfo(np.float32).eps * np.abs(found.weights).sum(axis=1).max()
+    np.testing.assert_allclose(np.stack(found(states), axis=-1)[:, 0], expected, atol=rounding)
+    assert rounding < 1e-3
 
 
 @needs_gpu
@@ -277,7 +298,7 @@ def test_a_fit_to_a_sum_is_the_sum_of_fits(model):
         values(fitted(model, problem_of(states), targets), states)
         for targets in (one, other, 2 * one - other)
     )
-    np.testing.assert_allclose(both, 2 * a - b, atol=5e-4)
+    np.testing.assert_allclose(both, 2 * a - b, atol=1e-9)
 
 
 def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
@@ -289,8 +310,8 @@ def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
     fitter = fitted(KernelModel(), problem_of(states), np.stack((q_r, q_r / 9), axis=-1))
     found = values(fitter, rng.normal(size=(50, 2)))[:, 0]
     rises = found[:, [1, 2]] - found[:, [0]]
-    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=5e-4)
-    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=5e-4)
+    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=1e-9)
+    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=1e-9)
     assert (rises > 0).all()
 
 
@@ -342,7 +363,7 @@ def test_rows_that_repeat_a_state_count_as_often_as_they_do():
     own = kernel(unique, unique, 0.5)
     weights = np.linalg.solve(own + 0.1 * np.diag(1 / counts), means.reshape(30, -1))
     expected = mean + (own @ weights).reshape(30, 3, 2)
-    np.testing.assert_allclose(values(fitter, states)[:, 0], expected, atol=5e-4)
+    np.testing.assert_allclose(values(fitter, states)[:, 0], expected, atol=1e-7)
 
 
 def test_states_that_never_change_have_the_mean_target():
@@ -357,7 +378,7 @@ def test_a_number_that_never_changes_is_as_if_it_were_not_there():
     wide = np.column_stack([states, np.full(40, 0.1)])
     with_it = values(fitted(FEW, problem_of(wide), targets), wide)
     without = values(fitted(FEW, problem_of(states), targets), states)
-    np.testing.assert_allclose(with_it, without, atol=5e-4)
+    np.testing.assert_allclose(with_it, without, atol=1e-9)
 
 
 def test_targets_that_never_change_are_met_and_leave_the_choice_to_the_others():

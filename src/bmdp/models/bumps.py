@@ -19,6 +19,9 @@ from torch import Tensor
 
 from bmdp.arrays import FloatArray
 
+WEIGHTS = torch.float32
+"""Type of weights."""
+
 _CHUNK = 2**22  # bumps that are held at a time
 _N_JUDGED = 8192  # rows by which the length and the ridge are chosen, at most
 _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are not normal
@@ -33,7 +36,7 @@ class Sums(NamedTuple):
 
     centres: Tensor  # [A, C, D]
     lengths: Tensor  # [A]
-    weights: Tensor  # [A, C, 2, B], float32
+    weights: Tensor  # [A, C, 2, B], of type `WEIGHTS`
     means: Tensor  # [A, 2, B]
 
     @classmethod
@@ -48,7 +51,7 @@ class Sums(NamedTuple):
         )
         found = cls(*(torch.zeros(s, dtype=torch.float64, device=device) for s in shapes))
         found.lengths.fill_(1)
-        return found._replace(weights=found.weights.float())
+        return found._replace(weights=found.weights.to(WEIGHTS))
 
     def at(self, rows: Tensor) -> Tensor:
         """Values `[n, 2, A, B]` at rows `[n, D]`."""
