@@ -21,6 +21,7 @@ from bmdp import (
 from bmdp.learn import Exploration, FTQConfig, collect, held_out, resume, train, train_from_data
 from bmdp.learn.audit import audited
 from bmdp.learn.exploration import round_seed
+from bmdp.learn.fitted import SMOOTH
 from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
@@ -321,7 +322,7 @@ def test_a_step_that_no_held_out_episode_has_is_no_obstacle(settings_of, log):
 
 def test_a_network_is_evaluated_by_a_kernel(settings_of):
     network = replace(LEARNER, model=FrontierNet((8,)), regression=Regression(steps=3))
-    assert settings_of(network)[0].model == KernelModel()
+    assert settings_of(network)[0].model == SMOOTH
 
 
 def test_a_policy_without_a_dial_is_predicted_too(log):

@@ -9,12 +9,9 @@ from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.frontier import best_mixtures
 from bmdp.learn.fit import LearnedPolicy
-from bmdp.learn.fitted import StageKind, Steps, go_back, iterate
-from bmdp.learn.policy_fit import PolicyFit, Terms
+from bmdp.learn.fitted import StageKind, evaluated
+from bmdp.learn.policy_fit import Terms
 from bmdp.policies.audited import AuditedPolicy
-from bmdp.policies.protocol import OneStepPolicy
-
-_ITERATIONS = 50  # at most, without stages
 
 
 def audited(
@@ -31,11 +28,7 @@ def audited(
         terms: of the evaluation.
         stages: as for `fitted_evaluation`.
     """
-    if stages == "none" and isinstance(policy, OneStepPolicy):
-        audits = [iterate(policy, PolicyFit(terms, batch), _ITERATIONS).result()]
-    else:
-        steps = Steps(terms, batch, shared=stages != "own")
-        audits = [fit.result() for fit in go_back(policy, steps)]
+    audits = [fit.result() for fit in evaluated(policy, batch, terms, stages)]
     return AuditedPolicy(policy, tuple(reversed(audits)), terms.grid)
 
 

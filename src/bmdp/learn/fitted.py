@@ -44,6 +44,7 @@ SMOOTH = KernelModel(ridges=(1e-2, 1e-1, 1.0, 10.0))
 """A kernel model without its smallest ridges: with these, bumps may say anything where the policy
 does what is rare in the data."""
 
+_ITERATIONS = 50  # at most, without stages
 _SETTLED = 1e-6  # change of targets, relative to the largest of them, at which iterations end
 
 
@@ -76,7 +77,7 @@ def fitted_evaluation(  # noqa: PLR0913
     seed: int,
     device: str = "auto",
     n_budgets: int = 41,
-    iterations: int = 50,
+    iterations: int = _ITERATIONS,
     stages: StageKind | None = None,
 ) -> Prediction:
     """Returns what a policy will earn and pay, told from logged transitions.
@@ -132,10 +133,7 @@ def fitted_evaluation(  # noqa: PLR0913
         seed=seed,
         device=device,
     )
-    if stages == "none":
-        first = iterate(policy.at_step(0), PolicyFit(terms, batch), iterations)
-    else:
-        *_, first = go_back(policy, Steps(terms, batch, shared=stages == "shared"))
+    *_, first = evaluated(policy, batch, terms, stages, iterations)
     seen, within = [batch.state[starts]], np.minimum(asked, policy.budget_range[1])
     found = first.worth(seen, terms.choices(policy.at_step(0), seen, within)).mean(axis=0)
     return Prediction(asked, found[:, 0] * terms.reward_scale, found[:, 1], len(starts), len(batch))
@@ -155,7 +153,24 @@ def first_rows(batch: TransitionBatch) -> IntArray:
     return starts
 
 
-def iterate(policy: OneStepPolicy, fit: PolicyFit, iterations: int) -> PolicyFit:
+def evaluated(
+    policy: SteppedPolicy,
+    batch: TransitionBatch,
+    terms: Terms,
+    stages: StageKind,
+    iterations: int = _ITERATIONS,
+) -> Iterator[PolicyFit]:
+    """Values a policy at each step, from the last to the first; or once, if stages are "none".
+
+    A model is as it is for a step while that step is the last that was yielded.
+    """
+    if stages == "none":
+        yield _iterate(policy.at_step(0), PolicyFit(terms, batch), iterations)
+    else:
+        yield from _go_back(policy, _Steps(terms, batch, shared=stages == "shared"))
+
+
+def _iterate(policy: OneStepPolicy, fit: PolicyFit, iterations: int) -> PolicyFit:
     """Fits the values of a policy that does the same at all steps, again and again."""
     states = list(fit.next_states())
     choices = fit.terms.choices(policy, states, fit.terms.grid)
@@ -167,7 +182,7 @@ def iterate(policy: OneStepPolicy, fit: PolicyFit, iterations: int) -> PolicyFit
     return fit
 
 
-class Steps:
+class _Steps:
     """What is fitted at each step, and how states look there."""
 
     def __init__(self, terms: Terms, batch: TransitionBatch, *, shared: bool) -> None:
@@ -205,7 +220,7 @@ class Steps:
         return PolicyFit(self.terms, self.batch.take(rows), np.flatnonzero(~self.told))
 
 
-def go_back(policy: SteppedPolicy, steps: Steps) -> Iterator[PolicyFit]:
+def _go_back(policy: SteppedPolicy, steps: _Steps) -> Iterator[PolicyFit]:
     """Fits the values of a policy at each step, from the last to the first, and yields each."""
     later = steps.fit(steps.last)
     later.learn(f"step-{steps.last}", None)

@@ -18,9 +18,9 @@ from bmdp.errors import DataError
 from bmdp.learn.audit import audited, expected_at
 from bmdp.learn.config import BFTQConfig, FTQConfig
 from bmdp.learn.fit import LearnedPolicy, Record, TrainedPolicy
-from bmdp.learn.fitted import StageKind, first_rows, fitted_evaluation
+from bmdp.learn.fitted import SMOOTH, StageKind, first_rows, fitted_evaluation
 from bmdp.learn.policy_fit import Terms
-from bmdp.models import EncoderNet, FrontierNet, KernelModel, Model
+from bmdp.models import EncoderNet, FrontierNet, Model
 from bmdp.policies.audited import AuditedPolicy
 from bmdp.randomness import named_generator
 
@@ -140,7 +140,7 @@ class HeldOut:
     @property
     def _model(self) -> Model:
         is_network = isinstance(self.learner.model, EncoderNet | FrontierNet)
-        return KernelModel() if is_network else self.learner.model
+        return SMOOTH if is_network else self.learner.model
 
     @property
     def _seed(self) -> int:
