@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bmdp.frontier import BudgetStatus, best_mixtures, crossed_values
+from bmdp.policies.crossed import leaning
 from bmdp.policies.greedy import GreedyRule, at, crossed_share
 
 
@@ -85,8 +86,8 @@ def cautious(values: Tensor, caution: float) -> Tensor:
     >>> cautious(values, 0.5).flatten().tolist()
     [1.5, 2.5]
     """
-    signs = values.new_tensor([-caution, caution]).view(2, 1, 1)
-    return values.mean(dim=0) + signs * values.std(dim=0, correction=0)
+    rewards, costs = values[:, :, 0], values[:, :, 1]
+    return torch.stack((leaning(rewards, -caution), leaning(costs, caution)), dim=1)
 
 
 def _mixtures(costs: Tensor, rewards: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,7 +18,7 @@ from bmdp.models.kernel import KernelQ
 from bmdp.models.networks import NetworkQ, chunk_rows
 from bmdp.models.plain import flat_states
 from bmdp.policies.audited import AuditedPolicy, BoundedQ
-from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.crossed import CrossedPolicy, MeanQ, leaning
 from bmdp.policies.hull import HullPolicy, QFunction
 from bmdp.policies.staged import NarrowQ, StagedPolicy
 
@@ -129,11 +129,7 @@ def _mean_on(mean: MeanQ, device: torch.device) -> Values:
     parts = [_on(q, device) for q in mean.functions]
 
     def values(states: Tensor) -> tuple[Tensor, Tensor]:
-        every = [torch.stack(column) for column in zip(*(q(states) for q in parts), strict=True)]
-        q_r, q_c = (column.mean(0) for column in every)
-        if mean.caution == 0:
-            return q_r, q_c
-        d_r, d_c = (column.std(0, correction=0) for column in every)
-        return q_r - mean.caution * d_r, q_c + mean.caution * d_c
+        rewards, costs = zip(*(q(states) for q in parts), strict=True)
+        return leaning(rewards, -mean.caution), leaning(costs, mean.caution)
 
     return values

@@ -44,12 +44,20 @@ class MeanQ:
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c), each `[N, A, B]`."""
-        found = list(zip(*(q(states) for q in self.functions), strict=True))
-        q_r, q_c = (sum(values) / len(self.functions) for values in found)
-        if self.caution == 0:
-            return q_r, q_c
-        d_r, d_c = (np.std(values, axis=0) for values in found)
-        return q_r - self.caution * d_r, q_c + self.caution * d_c
+        rewards, costs = zip(*(q(states) for q in self.functions), strict=True)
+        return leaning(rewards, -self.caution), leaning(costs, self.caution)
+
+
+def leaning(values: Any, deviations: float) -> Any:
+    """The mean of some arrays, or tensors, moved by so many of their deviations.
+
+    >>> leaning([np.array([1.0]), np.array([3.0])], 0.5).tolist()
+    [2.5]
+    """
+    mean = sum(values) / len(values)
+    if deviations == 0:
+        return mean
+    return mean + deviations * (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
 @storable
