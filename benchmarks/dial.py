@@ -218,8 +218,9 @@ def _measured(
     found = bmdp.evaluate(policy, spec.env.spec(), budgets=BUDGETS, **how)
     row |= {
         "n_tests": job.n_tests,
-        "reward": found.discounted_reward_mean.tolist(),
-        "cost": found.discounted_cost_mean.tolist(),
+        "evaluation": {
+            k: v.tolist() if hasattr(v, "tolist") else v for k, v in vars(found).items()
+        },
         "promised": _promised(records),
         "rounds": [[r["reward"], r["cost"]] for r in records if r.get("kind") == "collection"],
     }
@@ -298,6 +299,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def print_table(folder: Path) -> None:
     """Prints a line for each study and variant: mean over seeds, and the worst overshoot."""
+    from bmdp.evaluate import Evaluation, measure_dial
+
     optima: dict[str, Any] = {}
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows_of(folder):
@@ -308,13 +311,17 @@ def print_table(folder: Path) -> None:
         if study not in optima:
             optima[study] = optimum_of(_spec(STUDIES[study]).env, folder)
         rows.sort(key=lambda row: row["seed"])
-        measures = [dial(row, optima[study]) for row in rows]
-        score, over, error = (np.array(column) for column in zip(*measures, strict=True))
-        gap = np.mean([row["promised"][1] - row["cost"][-1] for row in rows])
-        gain = np.mean([row["promised"][0] - row["reward"][-1] for row in rows])
-        each = ", ".join(f"{s:.3f}" for s in score)
+        found = [Evaluation(**row["evaluation"]) for row in rows]
+        each = [measure_dial(one, optima[study]) for one in found]
+        score, over, error = (
+            np.array([getattr(report, field) for report in each])
+            for field in ("mean_score", "worst_overshoot", "mean_dial_error")
+        )
+        ends = [(one.discounted_reward_mean[-1], one.discounted_cost_mean[-1]) for one in found]
+        gain, gap = np.mean(np.array([row["promised"] for row in rows]) - ends, axis=0)
+        scores = ", ".join(f"{s:.3f}" for s in score)
         print(
-            f"| {study} | {name} | {len(rows)} | **{score.mean():.3f}** ({each}) | "
+            f"| {study} | {name} | {len(rows)} | **{score.mean():.3f}** ({scores}) | "
             f"{over.max():.3f} (mean {over.mean():.3f}) | {error.mean():.4f} | "
             f"{gain:+.1f} at {gap:+.3f} |"
         )
@@ -335,16 +342,6 @@ def optimum_of(env: Any, folder: Path) -> Any:
             found = slot_filling.true_frontier().frontier
         np.save(path, np.stack((found.costs, found.rewards)))
     return Frontier(*np.load(path))
-
-
-def dial(row: dict[str, Any], optimum: Any) -> tuple[float, float, float]:
-    """Mean score, worst overshoot and mean dial error."""
-    cost, reward = np.array(row["cost"]), np.array(row["reward"])
-    low, high = optimum.costs[0], optimum.costs[-1]
-    best = optimum.reward_at(np.clip(np.maximum(BUDGETS, cost), low, high))
-    over = cost - np.maximum(BUDGETS, low)
-    error = np.abs(cost - np.clip(BUDGETS, low, high))
-    return float((reward / best).mean()), float(over.max()), float(error.mean())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bmdp
+from bmdp.evaluate import Evaluation, measure_dial
 from scripts import script
 
 
@@ -177,7 +178,8 @@ def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, t
         ("tiny batch", "plain"),
         ("tiny batch", "self"),
     ]
-    assert all(len(row["cost"]) == len(row["reward"]) == 11 for row in rows)
+    found = [Evaluation(**row["evaluation"]) for row in rows]
+    assert all(len(one.budgets) == 11 and one.n_episodes == 40 for one in found)
     moves = rows[0]["moved"]
     assert [move["from"] for move in moves] == [0.0, 0.5, 1.0]
     assert all(len(move["cost"]) == 6 for move in moves)
@@ -186,15 +188,10 @@ def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, t
     np.save(tmp_path / "optimum-slot-filling-0.npy", [[0.0, 0.4], [20.0, 50.0]])
     capsys.readouterr()
     dial.main(["--out", str(tmp_path), "--table"])
-    assert len(capsys.readouterr().out.splitlines()) == 2 + 3
-
-
-def test_the_measures_of_a_study_are_those_of_the_library(dial):
-    row = {"cost": np.full(11, 0.3), "reward": np.full(11, 150.0)}
-    optimum = bmdp.Frontier(np.array([0.1, 0.8]), np.array([100.0, 200.0]))
-    score, over, error = dial.dial(row, optimum)
-    asked = dial.BUDGETS
-    best = 100 + 100 * (np.clip(np.maximum(asked, 0.3), 0.1, 0.8) - 0.1) / 0.7
-    assert score == pytest.approx((150 / best).mean())
-    assert over == pytest.approx(0.2)
-    assert error == pytest.approx(np.abs(0.3 - np.clip(asked, 0.1, 0.8)).mean())
+    table = capsys.readouterr().out.splitlines()
+    assert len(table) == 2 + 3
+    optimum = bmdp.Frontier(np.array([0.0, 1.0]), np.array([100.0, 200.0]))
+    report = measure_dial(found[0], optimum)
+    assert f"**{report.mean_score:.3f}**" in table[2]
+    assert f"| {report.worst_overshoot:.3f} (mean" in table[2]
+    assert f"| {report.mean_dial_error:.4f} |" in table[2]
