@@ -15,7 +15,7 @@ import argparse
 import json
 import multiprocessing
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Variant:
 
     name: str
     settings: tuple[str, ...] = ()
+    tolerance: float = 0.0  # on the cost of the cheapest vertex, in acting
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,40 @@ def _explorations() -> tuple[Variant, ...]:
     return tuple(Variant(name, settings) for name, settings in every.items())
 
 
+def _models() -> tuple[Variant, ...]:
+    """What values can be estimated by, step by step, or by iterations of one model."""
+    steps = "learner.regression.steps=600"
+    kinds = {
+        "EncoderNet": ("learner.model=EncoderNet", steps),
+        "FrontierNet": ("learner.model=FrontierNet", steps),
+        "LinearModel": ("learner.model=LinearModel",),
+        "TreesModel": ("learner.model=TreesModel",),
+    }
+    one = ("learner.stages=none", "learner.acting=average")
+    return (
+        *PLAIN,
+        *(Variant(f"{name}, stages", settings) for name, settings in kinds.items()),
+        *(Variant(f"{name}, iterations", (*kinds[name], *one)) for name in list(kinds)[:2]),
+    )
+
+
+def _decays() -> tuple[Variant, ...]:
+    """Weights of the regularisation of networks."""
+    how = ("model=EncoderNet", "stages=none", "folds=2", "iterations=11", "regression.steps=1000")
+    return tuple(
+        Variant(
+            f"decay {decay:g}",
+            (*(f"learner.{h}" for h in how), f"learner.regression.weight_decay={decay}"),
+        )
+        for decay in (0.0, 1e-5, 1e-4, 5e-4, 2e-3, 1e-2)
+    )
+
+
 PLAIN = (Variant("preset"),)
+CAPS = (
+    *(Variant(f"cap {c:g}", (f"learner.slope_cap={c}",)) for c in (0, 4, 15, 60)),
+    *(Variant(f"tolerance {t:g}", ("learner.slope_cap=0",), t) for t in (0.005, 0.02, 0.05)),
+)
 MOVED = (*PLAIN, *(Variant(f"moved {p:g}", (f"exploration.move={p}",)) for p in (0.1, 0.2)))
 HELD_OUT = (Variant("audited by 0.3", ("held_out=0.3", "audit=true")), *PLAIN)
 ATTEMPTS = (
@@ -114,6 +148,8 @@ ATTEMPTS = (
 SLOT_ATTEMPTS = (
     Variant("pessimistic 0.5", ("learner.valuation=pessimistic", "learner.caution=0.5")),
     Variant("8 folds", ("learner.folds=8",)),
+    Variant("11 budgets", ("learner.n_budgets=11",)),
+    Variant("200 centres", ("learner.model.centres=200",)),
 )
 EPISODES = tuple(
     Variant(f"{n:,}", (f"exploration.episodes={n // 10}", f"exploration.decay={5 / n}"))
@@ -135,6 +171,14 @@ STUDIES = {
     "rules slot-filling paper batch": Study(
         "slot-filling", _rules(), PAPER_FEATURES, same_batch=True
     ),
+    "models corridors batch": Study("corridors", _models(), same_batch=True),
+    "models slot-filling batch": Study("slot-filling", _models(), same_batch=True),
+    "decays slot-filling batch": Study("slot-filling", _decays(), same_batch=True),
+    "decays slot-filling paper batch": Study(
+        "slot-filling", _decays(), PAPER_FEATURES, same_batch=True
+    ),
+    "caps corridors batch": Study("corridors", CAPS, same_batch=True, moved_at=4),
+    "caps slot-filling batch": Study("slot-filling", CAPS, same_batch=True, moved_at=3),
     "exploration corridors": Study("corridors", _explorations()),
     "exploration routes": Study("corridors", _explorations(), ROUTES),
 }
@@ -168,8 +212,8 @@ def do(job: Job) -> None:
             begin = time.perf_counter()
             row = _learned(job, study, variant, batch)
         else:
-            result, spec = _explored(job, study, variant), _spec(study, variant)
-            row = _measured(job, study, spec, result.policy, result.records, begin)
+            result = _explored(job, study, variant)
+            row = _measured(job, study, variant, result.policy, result.records, begin)
         with open(f"{job.out}/rows.jsonl", "a") as file:
             file.write(json.dumps({"study": job.study, **asdict(variant), **row}) + "\n")
         print(job.study, variant.name, job.seed, f"{row['train_seconds']:.0f} s", flush=True)
@@ -194,16 +238,43 @@ def _explored(job: Job, study: Study, variant: Variant = PLAIN[0]) -> Any:
 def _learned(job: Job, study: Study, variant: Variant, batch: Any) -> dict[str, Any]:
     from bmdp.learn.exploration import learner_of
 
-    spec, begin = _spec(study, variant), time.perf_counter()
-    records: list[Any] = []
-    policy = learner_of(spec.learner).fit(
+    begin, records = time.perf_counter(), list[Any]()
+    policy = learner_of(_spec(study, variant).learner).fit(
         batch, seed=job.seed, device=job.device, on_record=records.append
     )
-    return _measured(job, study, spec, policy, records, begin)
+    return _measured(job, study, variant, policy, records, begin)
+
+
+@dataclass(frozen=True, eq=False)
+class TolerantQ:
+    """Values whose frontier may begin at what is a little dearer than the cheapest, if it pays."""
+
+    values: Any
+    tolerance: float
+
+    def __call__(self, states: Any) -> tuple[Any, Any]:
+        """Returns (q_r, q_c)."""
+        from bmdp.learn.noise import tolerated
+
+        q_r, q_c = self.values(states)
+        costs, rewards = (q.reshape(len(q), -1) for q in (q_c.clip(0), q_r))
+        costs, rewards = tolerated(costs, rewards, self.tolerance)
+        return rewards.reshape(q_r.shape), costs.reshape(q_c.shape)
+
+
+def _tolerant(policy: Any, tolerance: float) -> Any:
+    """A policy of stages that acts with a tolerance."""
+    return replace(
+        policy,
+        stages=tuple(
+            replace(stage, q_function=TolerantQ(stage.q_function, tolerance))
+            for stage in policy.stages
+        ),
+    )
 
 
 def _measured(
-    job: Job, study: Study, spec: Any, policy: Any, records: Any, begin: float
+    job: Job, study: Study, variant: Variant, policy: Any, records: Any, begin: float
 ) -> dict[str, Any]:
     """What a policy earns and pays, and what it promised."""
     import bmdp
@@ -211,9 +282,11 @@ def _measured(
     from bmdp.models.placing import placed
 
     row: dict[str, Any] = {"seed": job.seed, "train_seconds": time.perf_counter() - begin}
-    begin = time.perf_counter()
+    begin, spec = time.perf_counter(), _spec(study, variant)
     if job.device != "cpu":
         policy = placed(policy, job.device)
+    if variant.tolerance > 0:
+        policy = _tolerant(policy, variant.tolerance)
     how: dict[str, Any] = {"n_episodes": job.n_tests, "seed": 1000 + job.seed}
     found = bmdp.evaluate(policy, spec.env.spec(), budgets=BUDGETS, **how)
     row |= {
@@ -305,8 +378,9 @@ def print_table(folder: Path) -> None:
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows_of(folder):
         groups.setdefault((row["study"], row["name"]), []).append(row)
-    print("| study | variant | seeds | score (each) | overshoot (worst) | dial error | promised |")
-    print("|---|---|---|---|---|---|---|")
+    columns = ("study", "variant", "seeds", "score (each)", "overshoot (worst)", "dial error")
+    print("|".join(("", *columns, "promised", "moved", "")))
+    print("|---" * (len(columns) + 2) + "|")
     for (study, name), rows in groups.items():
         if study not in optima:
             optima[study] = optimum_of(_spec(STUDIES[study]).env, folder)
@@ -323,8 +397,21 @@ def print_table(folder: Path) -> None:
         print(
             f"| {study} | {name} | {len(rows)} | **{score.mean():.3f}** ({scores}) | "
             f"{over.max():.3f} (mean {over.mean():.3f}) | {error.mean():.4f} | "
-            f"{gain:+.1f} at {gap:+.3f} |"
+            f"{gain:+.1f} at {gap:+.3f} | {_moved(rows)} |"
         )
+
+
+def _moved(rows: list[dict[str, Any]]) -> str:
+    """Worst overshoot and mean error of cost-to-go after the dial was moved.
+
+    Where the ideal cost is not known it is the new budget, and only what is paid above it counts.
+    """
+    errors: list[float] = []
+    for move in (move for row in rows for move in row.get("moved", ()) if move["going"] > 0):
+        is_known = move["ideal"] is not None
+        off = np.subtract(move["cost"], move["ideal"] if is_known else BUDGETS[::2])
+        errors += list(off if is_known else off.clip(0))
+    return f"{max(errors):.3f}, {np.abs(errors).mean():.4f}" if errors else "-"
 
 
 def optimum_of(env: Any, folder: Path) -> Any:

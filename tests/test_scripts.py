@@ -154,7 +154,11 @@ def dial(monkeypatch):
         "learner.n_budgets=3",
         "learner.model.centres=10",
     )
-    variants = (found.Variant("plain"), found.Variant("self", ("learner.valuation=self",)))
+    variants = (
+        found.Variant("plain"),
+        found.Variant("self", ("learner.valuation=self", "learner.slope_cap=0")),
+        found.Variant("tolerant", ("learner.valuation=self", "learner.slope_cap=0"), 0.2),
+    )
     studies = {
         "tiny": found.Study("corridors", variants[:1], tiny, moved_at=2),
         "tiny batch": found.Study("slot-filling", variants, tiny, same_batch=True),
@@ -170,16 +174,19 @@ def test_every_study_of_dials_has_settings_that_exist(dial):
 
 
 def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, tmp_path, capsys):
-    for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self"))):
+    for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self", "tolerant"))):
         dial.do(dial.Job(study, 0, names, 40, "cpu", str(tmp_path)))
     rows = dial.rows_of(tmp_path)
     assert [(row["study"], row["name"]) for row in rows] == [
         ("tiny", "plain"),
         ("tiny batch", "plain"),
         ("tiny batch", "self"),
+        ("tiny batch", "tolerant"),
     ]
     found = [Evaluation(**row["evaluation"]) for row in rows]
     assert all(len(one.budgets) == 11 and one.n_episodes == 40 for one in found)
+    costs = [one.cost_mean[0] for one in found]
+    assert costs[3] > costs[2]  # a tolerance is spent where there is no budget
     moves = rows[0]["moved"]
     assert [move["from"] for move in moves] == [0.0, 0.5, 1.0]
     assert all(len(move["cost"]) == 6 for move in moves)
@@ -189,7 +196,7 @@ def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, t
     capsys.readouterr()
     dial.main(["--out", str(tmp_path), "--table"])
     table = capsys.readouterr().out.splitlines()
-    assert len(table) == 2 + 3
+    assert len(table) == 2 + 4
     optimum = bmdp.Frontier(np.array([0.0, 1.0]), np.array([100.0, 200.0]))
     report = measure_dial(found[0], optimum)
     assert f"**{report.mean_score:.3f}**" in table[2]
