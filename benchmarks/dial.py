@@ -46,13 +46,14 @@ class Study:
 
 
 SELF = "learner.valuation=self"
+CROSSED = "learner.valuation=crossed"
 ROUTES = ("env.settings.routes=4", "learner.slope_cap=50")
 PAPER_FEATURES = ("env.settings.features=paper",)
 
 
 def _rules() -> tuple[Variant, ...]:
     """Ways to learn from a batch; models act by their mean, unless it says otherwise."""
-    folds = {f"crossed, {k} folds": (f"learner.folds={k}",) for k in (2, 3, 5, 8)}
+    folds = {f"crossed, {k} folds": (CROSSED, f"learner.folds={k}") for k in (2, 3, 5, 8)}
     wary = {
         f"pessimistic, {c:g} deviations": (
             "learner.valuation=pessimistic",
@@ -65,10 +66,10 @@ def _rules() -> tuple[Variant, ...]:
         "self": (SELF,),
         **folds,
         "crossed values, 3 folds": ("learner.valuation=values", "learner.folds=3"),
-        "crossed when acting, too": ("learner.folds=2", "learner.acting=crossed"),
+        "crossed when acting, too": (CROSSED, "learner.folds=2", "learner.acting=crossed"),
         **wary,
         "self, no cap": (SELF, "learner.slope_cap=0"),
-        "3 folds, no cap": ("learner.folds=3", "learner.slope_cap=0"),
+        "3 folds, no cap": (CROSSED, "learner.folds=3", "learner.slope_cap=0"),
         "self, rows of each step": (SELF, "learner.stages=own"),
         "self, iterations": (SELF, "learner.stages=none"),
     }
@@ -103,12 +104,12 @@ def _explorations() -> tuple[Variant, ...]:
     return tuple(Variant(name, settings) for name, settings in every.items())
 
 
-def _models() -> tuple[Variant, ...]:
+def _models(decay: float) -> tuple[Variant, ...]:
     """What values can be estimated by, step by step, or by iterations of one model."""
-    steps = "learner.regression.steps=600"
+    how = ("learner.regression.steps=600", f"learner.regression.weight_decay={decay}")
     kinds = {
-        "EncoderNet": ("learner.model=EncoderNet", steps),
-        "FrontierNet": ("learner.model=FrontierNet", steps),
+        "EncoderNet": ("learner.model=EncoderNet", *how),
+        "FrontierNet": ("learner.model=FrontierNet", *how),
         "LinearModel": ("learner.model=LinearModel",),
         "TreesModel": ("learner.model=TreesModel",),
     }
@@ -122,12 +123,17 @@ def _models() -> tuple[Variant, ...]:
 
 def _decays() -> tuple[Variant, ...]:
     """Weights of the regularisation of networks."""
-    how = ("model=EncoderNet", "stages=none", "folds=2", "iterations=11", "regression.steps=1000")
+    how = (
+        "model=EncoderNet",
+        "stages=none",
+        "folds=2",
+        "iterations=11",
+        "regression.steps=1000",
+        "regression.batch_size=2048",
+    )
+    every = (CROSSED, *(f"learner.{h}" for h in how))
     return tuple(
-        Variant(
-            f"decay {decay:g}",
-            (*(f"learner.{h}" for h in how), f"learner.regression.weight_decay={decay}"),
-        )
+        Variant(f"decay {decay:g}", (*every, f"learner.regression.weight_decay={decay}"))
         for decay in (0.0, 1e-5, 1e-4, 5e-4, 2e-3, 1e-2)
     )
 
@@ -144,12 +150,19 @@ ATTEMPTS = (
     Variant("600 centres", ("learner.model.centres=600",)),
     Variant("5 folds", ("learner.folds=5",)),
     Variant("held 3", ("exploration.hold=3",)),
+    Variant("11 budgets", ("learner.n_budgets=11",)),
 )
 SLOT_ATTEMPTS = (
-    Variant("pessimistic 0.5", ("learner.valuation=pessimistic", "learner.caution=0.5")),
-    Variant("8 folds", ("learner.folds=8",)),
-    Variant("11 budgets", ("learner.n_budgets=11",)),
-    Variant("200 centres", ("learner.model.centres=200",)),
+    *(
+        Variant(
+            f"{n} budgets, caution {c:g}",
+            (f"learner.n_budgets={n}", "learner.valuation=pessimistic", f"learner.caution={c}"),
+        )
+        for n, c in ((21, 0.5), (11, 0.3), (11, 0.5), (6, 0.5))
+    ),
+    *(Variant(f"{n} budgets", (CROSSED, f"learner.n_budgets={n}")) for n in (21, 11, 6)),
+    Variant("8 folds", (CROSSED, "learner.n_budgets=21", "learner.folds=8")),
+    Variant("200 centres", (CROSSED, "learner.n_budgets=21", "learner.model.centres=200")),
 )
 EPISODES = tuple(
     Variant(f"{n:,}", (f"exploration.episodes={n // 10}", f"exploration.decay={5 / n}"))
@@ -158,8 +171,10 @@ EPISODES = tuple(
 STUDIES = {
     "episodes corridors": Study("corridors", EPISODES),
     "episodes slot-filling": Study("slot-filling", EPISODES),
-    "attempts corridors": Study("corridors", ATTEMPTS),
-    "attempts slot-filling": Study("slot-filling", SLOT_ATTEMPTS),
+    "attempts corridors": Study("corridors", ATTEMPTS, moved_at=4),
+    "attempts routes": Study("corridors", ATTEMPTS, ROUTES, moved_at=4),
+    "attempts slot-filling": Study("slot-filling", SLOT_ATTEMPTS, moved_at=3),
+    "attempts slot-filling paper": Study("slot-filling", SLOT_ATTEMPTS, PAPER_FEATURES, moved_at=3),
     "goals corridors": Study("corridors", MOVED, moved_at=4),
     "goals corridors seen": Study("corridors", PLAIN, ("env.settings.observe_time=true",)),
     "goals routes": Study("corridors", MOVED, ROUTES, moved_at=4),
@@ -171,8 +186,8 @@ STUDIES = {
     "rules slot-filling paper batch": Study(
         "slot-filling", _rules(), PAPER_FEATURES, same_batch=True
     ),
-    "models corridors batch": Study("corridors", _models(), same_batch=True),
-    "models slot-filling batch": Study("slot-filling", _models(), same_batch=True),
+    "models corridors batch": Study("corridors", _models(0.0), same_batch=True),
+    "models slot-filling batch": Study("slot-filling", _models(5e-4), same_batch=True),
     "decays slot-filling batch": Study("slot-filling", _decays(), same_batch=True),
     "decays slot-filling paper batch": Study(
         "slot-filling", _decays(), PAPER_FEATURES, same_batch=True
@@ -279,11 +294,12 @@ def _measured(
     """What a policy earns and pays, and what it promised."""
     import bmdp
     from bmdp.evaluate import evaluate_move
+    from bmdp.models.fitting import device_of
     from bmdp.models.placing import placed
 
     row: dict[str, Any] = {"seed": job.seed, "train_seconds": time.perf_counter() - begin}
     begin, spec = time.perf_counter(), _spec(study, variant)
-    if job.device != "cpu":
+    if device_of(spec.learner.model, job.device).type != "cpu":
         policy = placed(policy, job.device)
     if variant.tolerance > 0:
         policy = _tolerant(policy, variant.tolerance)

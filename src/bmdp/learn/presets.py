@@ -119,10 +119,12 @@ def _slot_filling() -> TrainingSpec:
         EnvConfig("slot-filling", {"features": "belief"}),
         BFTQConfig(
             gamma=1.0,
-            n_budgets=21,
+            n_budgets=11,
             model=KernelModel(100),
             stages="shared",
+            valuation="pessimistic",
             folds=5,
+            caution=0.5,
             slope_cap=10.0,
         ),
         Exploration(10, 500, decay=1e-3, floor=0.15),
