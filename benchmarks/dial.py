@@ -12,17 +12,13 @@ done again. `--table` prints what is there as Markdown.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-BUDGETS = np.linspace(0, 1, 11)
-MOVES = (0.0, 0.5, 1.0)  # budgets before the dial is moved
+from measuring import add_row, do_all, measured, moved_errors, on_device, optimum_of, rows_of
 
 
 @dataclass(frozen=True)
@@ -229,8 +225,7 @@ def do(job: Job) -> None:
         else:
             result = _explored(job, study, variant)
             row = _measured(job, study, variant, result.policy, result.records, begin)
-        with open(f"{job.out}/rows.jsonl", "a") as file:
-            file.write(json.dumps({"study": job.study, **asdict(variant), **row}) + "\n")
+        add_row(job.out, {"study": job.study, **asdict(variant), **row})
         print(job.study, variant.name, job.seed, f"{row['train_seconds']:.0f} s", flush=True)
 
 
@@ -292,48 +287,17 @@ def _measured(
     job: Job, study: Study, variant: Variant, policy: Any, records: Any, begin: float
 ) -> dict[str, Any]:
     """What a policy earns and pays, and what it promised."""
-    import bmdp
-    from bmdp.evaluate import evaluate_move
-    from bmdp.models.fitting import device_of
-    from bmdp.models.placing import placed
-
-    row: dict[str, Any] = {"seed": job.seed, "train_seconds": time.perf_counter() - begin}
-    begin, spec = time.perf_counter(), _spec(study, variant)
-    if device_of(spec.learner.model, job.device).type != "cpu":
-        policy = placed(policy, job.device)
+    train_seconds, env = time.perf_counter() - begin, _spec(study, variant).env
+    policy = on_device(policy, job.device)
     if variant.tolerance > 0:
         policy = _tolerant(policy, variant.tolerance)
-    how: dict[str, Any] = {"n_episodes": job.n_tests, "seed": 1000 + job.seed}
-    found = bmdp.evaluate(policy, spec.env.spec(), budgets=BUDGETS, **how)
-    row |= {
-        "n_tests": job.n_tests,
-        "evaluation": {
-            k: v.tolist() if hasattr(v, "tolist") else v for k, v in vars(found).items()
-        },
+    return {
+        "seed": job.seed,
+        "train_seconds": train_seconds,
         "promised": _promised(records),
         "rounds": [[r["reward"], r["cost"]] for r in records if r.get("kind") == "collection"],
+        **measured(policy, env, n_tests=job.n_tests, seed=1000 + job.seed, moved_at=study.moved_at),
     }
-    if study.moved_at:
-        row["moved"] = []
-        for first in MOVES:
-            move = evaluate_move(
-                policy,
-                spec.env.spec(),
-                first_budget=first,
-                new_budgets=BUDGETS[::2],
-                at_step=study.moved_at,
-                **{**how, "n_episodes": -(-job.n_tests // 4)},
-            )
-            row["moved"].append(
-                {
-                    "from": first,
-                    "going": move.going_share,
-                    "infeasible": move.infeasible_share.tolist(),
-                    "cost": move.cost_mean.tolist(),
-                    "ideal": _ideal(policy, spec, first, study.moved_at, how["seed"]),
-                }
-            )
-    return row | {"test_seconds": time.perf_counter() - begin}
 
 
 def _promised(records: Any) -> list[float]:
@@ -342,23 +306,6 @@ def _promised(records: Any) -> list[float]:
     if last.get("kind") == "prediction":
         return [last["reward"][-1], last["cost"][-1]]
     return [last["start_reward_high"], last["start_cost_high"]]
-
-
-def _ideal(policy: Any, spec: Any, first: float, step: int, seed: int) -> list[float] | None:
-    """Corridors: the mean cost-to-go of an honest dial, E[clip(budget, least, most of a state)]."""
-    from bmdp.envs import Corridors
-    from bmdp.envs.corridors.frontier import corridors_grid, cost_range
-    from bmdp.learn import collect
-
-    if spec.env.id != "corridors":
-        return None
-    batch = collect(policy, spec.env.spec(), range(5000), budgets=np.full(5000, first), seed=seed)
-    assert batch.step is not None
-    states = np.asarray(batch.state[batch.step == step], np.float64)[:, :2]
-    if len(states) == 0:
-        return None
-    ends = cost_range(corridors_grid(Corridors(**spec.env.settings), 17), states, step)
-    return [float(np.clip(budget, *ends.T).mean()) for budget in BUDGETS[::2]]
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -374,16 +321,7 @@ def run(arguments: argparse.Namespace) -> None:
             groups = [tuple(names)] if STUDIES[name].same_batch else [(n,) for n in names]
             settings = (arguments.tests, arguments.device, str(arguments.out))
             jobs += [Job(name, seed, group, *settings) for group in groups if group]
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(arguments.workers, maxtasksperchild=1) as pool:
-        for _ in pool.imap_unordered(do, jobs, chunksize=1):
-            pass
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """All that was measured."""
-    path = folder / "rows.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    do_all(do, jobs, arguments.workers)
 
 
 def print_table(folder: Path) -> None:
@@ -413,38 +351,8 @@ def print_table(folder: Path) -> None:
         print(
             f"| {study} | {name} | {len(rows)} | **{score.mean():.3f}** ({scores}) | "
             f"{over.max():.3f} (mean {over.mean():.3f}) | {error.mean():.4f} | "
-            f"{gain:+.1f} at {gap:+.3f} | {_moved(rows)} |"
+            f"{gain:+.1f} at {gap:+.3f} | {moved_errors(rows)} |"
         )
-
-
-def _moved(rows: list[dict[str, Any]]) -> str:
-    """Worst overshoot and mean error of cost-to-go after the dial was moved.
-
-    Where the ideal cost is not known it is the new budget, and only what is paid above it counts.
-    """
-    errors: list[float] = []
-    for move in (move for row in rows for move in row.get("moved", ()) if move["going"] > 0):
-        is_known = move["ideal"] is not None
-        off = np.subtract(move["cost"], move["ideal"] if is_known else BUDGETS[::2])
-        errors += list(off if is_known else off.clip(0))
-    return f"{max(errors):.3f}, {np.abs(errors).mean():.4f}" if errors else "-"
-
-
-def optimum_of(env: Any, folder: Path) -> Any:
-    """The true frontier of a task, kept in the folder: it takes up to a minute."""
-    from bmdp import Frontier
-    from bmdp.envs import Corridors, corridors, slot_filling
-
-    settings = {k: v for k, v in env.settings.items() if k not in ("observe_time", "features")}
-    path = folder / f"optimum-{env.id}-{len(settings)}.npy"
-    if not path.exists():
-        if env.id == "corridors":
-            how = {"resolution": 17, "max_disagreement": 1.0} if settings else {"resolution": 33}
-            found = corridors.true_frontier(Corridors(**settings), **how).frontier
-        else:
-            found = slot_filling.true_frontier().frontier
-        np.save(path, np.stack((found.costs, found.rewards)))
-    return Frontier(*np.load(path))
 
 
 def main(arguments: list[str] | None = None) -> None:

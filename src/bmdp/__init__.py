@@ -16,6 +16,8 @@ from bmdp.errors import (
     PolicyError,
     StoreError,
 )
+from bmdp.evaluate.calibration import calibrate
+from bmdp.evaluate.offline import OfflineEvaluation, evaluate_offline
 from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
@@ -25,8 +27,8 @@ from bmdp.randomness import EpisodeStreams
 __version__ = "0.1.0"
 
 _LEARNING = (
-    *("BFTQ", "FTQ", "BFTQConfig", "FTQConfig", "Prediction", "TrainingSpec"),
-    *("explore", "fitted_evaluation", "preset"),
+    *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
+    *("Prediction", "TrainingSpec", "explore", "fitted_evaluation", "preset"),
 )
 """Names of `bmdp.learn`, which is imported when one of them is asked for: it imports torch."""
 
@@ -46,18 +48,23 @@ __all__ = [
     "FTQConfig",
     "FiniteBMDP",
     "Frontier",
+    "LagrangianConfig",
+    "LagrangianFTQ",
     "MissingDependency",
     "Mixture",
     "ModelError",
+    "OfflineEvaluation",
     "PolicyError",
     "Prediction",
     "StoreError",
     "TrainingSpec",
     "TransitionBatch",
     "__version__",
+    "calibrate",
     "data",
     "envs",
     "evaluate",
+    "evaluate_offline",
     "exact",
     "explore",
     "fitted_evaluation",

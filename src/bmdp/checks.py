@@ -53,3 +53,17 @@ def require_share(name: str, value: Any) -> None:
     """
     if not 0 <= value <= 1:
         raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
+
+
+def require_from_0(name: str, value: Any) -> None:
+    """Checks that a setting is a number from 0 on.
+
+    Raises:
+        ConfigError: naming the setting, and what was given.
+
+    >>> require_from_0("slope_cap", -1)
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: slope_cap must be from 0 on; got -1.
+    """
+    if not value >= 0:
+        raise ConfigError(f"{name} must be from 0 on; got {value}.")

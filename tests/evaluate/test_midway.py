@@ -6,7 +6,7 @@ from bmdp.envs import ScriptedPolicy
 from bmdp.evaluate import evaluate, evaluate_move
 from bmdp.exact import FiniteBMDP, allocate_budgets
 from bmdp.exact.textbook import TextbookProblem, branches, crossing, ladder
-from bmdp.policies import EpisodeCoin, RandomBudgetedPolicy
+from bmdp.policies import Portfolio, RandomBudgetedPolicy
 from evaluate.problems import always, finite_spec, walk_spec
 
 
@@ -44,7 +44,7 @@ def test_a_mixture_spends_the_new_budget_on_average():
 
 def test_a_coin_does_not_know_what_is_left_to_pay():
     stop, climb = always(0, 7, high=6.0), always(1, 7, high=6.0)
-    coin = EpisodeCoin(stop, climb, 0.0, 6.0)
+    coin = Portfolio.coin(stop, climb, 0.0, 6.0)
     found = move(coin, finite_spec(ladder(6)), [3.0], first_budget=6.0, at_step=3, n_episodes=4_000)
     assert found.cost_low < 1.5 < found.cost_high  # three rungs are left, half of the coins climb
     assert found.excess_high < 0
@@ -123,7 +123,7 @@ def test_up_to_the_move_episodes_are_the_same_for_all_new_budgets():
 
 
 def test_workers_give_the_same_moves():
-    coin = EpisodeCoin(
+    coin = Portfolio.coin(
         ScriptedPolicy("corridors/safe"), ScriptedPolicy("corridors/risky"), 0.0, 1.1168
     )
     one, two = (

@@ -18,11 +18,13 @@ from bmdp.exact import (
     evaluate_policy,
 )
 from bmdp.exact.textbook import TextbookProblem, branches, crossing, decision, forever, ladder
-from bmdp.policies import EpisodeCoin, HullPolicy, RandomBudgetedPolicy, TabularQ
+from bmdp.policies import HullPolicy, Portfolio, RandomBudgetedPolicy, TabularQ
 from bmdp.policies.protocol import StepTracker
 from evaluate.problems import Deadly, always, by_hand, finite_spec, walk_spec
 
-COIN = EpisodeCoin(ScriptedPolicy("corridors/safe"), ScriptedPolicy("corridors/risky"), 0.0, 1.1168)
+COIN = Portfolio.coin(
+    ScriptedPolicy("corridors/safe"), ScriptedPolicy("corridors/risky"), 0.0, 1.1168
+)
 RANDOM = RandomBudgetedPolicy(5, 0.0, 1.0)
 ARRAYS = [f.name for f in dataclasses.fields(Evaluation) if f.type == "FloatArray"]
 

@@ -6,6 +6,7 @@ from scipy import stats
 
 from bmdp import ConfigError, DataError
 from bmdp.evaluate import (
+    bernstein_interval,
     bounded_interval,
     mean_interval,
     quantiles,
@@ -157,6 +158,44 @@ def test_the_bounded_interval_is_within_that_of_the_root(samples, confidence):
     assert mean - 1e-9 <= high <= min(1, mean + half) + 1e-9
 
 
+def test_bernsteins_interval_is_that_of_the_theorem():
+    samples = np.random.default_rng(0).beta(2, 5, 3_000)
+    mean, low, high = bernstein_interval(4 * samples - 1, lowest=-1, highest=3, confidence=0.9)
+    log = np.log(2 / 0.05)  # each side with half of 0.1
+    pairs = (samples[:, None] - samples) ** 2
+    variance = pairs.sum() / 2 / (3_000 * 2_999)  # as Maurer and Pontil write it
+    half = np.sqrt(2 * variance * log / 3_000) + 7 * log / (3 * 2_999)
+    assert mean == pytest.approx(4 * samples.mean() - 1)
+    assert (low, high) == pytest.approx((mean - 4 * half, mean + 4 * half))
+
+
+@pytest.mark.parametrize("n", [1, 7, 60, 400])
+def test_bernsteins_interval_covers_at_least_as_often_as_it_says(n):
+    coins = np.arange(n) < np.arange(n + 1)[:, None]
+    found = bernstein_interval(coins, lowest=0, highest=1, confidence=0.5)
+    assert min(coverage(found, n, p) for p in np.linspace(0, 1, 501)) >= 0.5
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.1, 2.0), (2.0, 5.0), (50.0, 50.0)])
+def test_bernsteins_interval_covers_means_of_other_laws(a, b):
+    samples = np.random.default_rng(1).beta(a, b, (5_000, 300))
+    found = bernstein_interval(samples, lowest=0, highest=1, confidence=0.5)
+    assert covers(found, a / (a + b)).mean() >= 0.5
+    assert (found.high - found.low).mean() < 0.15
+
+
+def test_bernsteins_interval_is_narrower_than_hoeffdings_where_samples_vary_little():
+    samples = np.random.default_rng(1).beta(50.0, 50.0, 2_000)
+    settings = {"lowest": 0, "highest": 1, "confidence": 0.95}
+    ours, other = bernstein_interval(samples, **settings), bounded_interval(samples, **settings)
+    assert ours.high - ours.low < 0.5 * (other.high - other.low)
+
+
+def test_bernsteins_interval_of_one_sample_is_the_whole_range():
+    found = bernstein_interval([[0.2], [3.0]], lowest=-1, highest=3, confidence=0.9)
+    assert (found.low.tolist(), found.high.tolist()) == ([-1.0, -1.0], [3.0, 3.0])
+
+
 def test_quantiles_are_samples_themselves():
     found = quantiles([[3.0, 1.0, 2.0, 4.0], [0.0, 0.0, 0.0, 9.0]], [0.0, 0.5, 0.51, 1.0])
     assert found.tolist() == [[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 9.0]]
@@ -206,6 +245,11 @@ def test_a_confidence_is_between_0_and_1(confidence):
             lambda: bounded_interval([1.0], lowest=1, highest=1, confidence=0.9),
             ConfigError,
             "lowest must be below highest",
+        ),
+        (
+            lambda: bernstein_interval([[]], lowest=0, highest=1, confidence=0.9),
+            DataError,
+            "samples must be numbers from 0 to 1, at least one",
         ),
         (lambda: quantiles([], [0.5]), DataError, "at least one"),
         (lambda: quantiles([1.0], [1.5]), ConfigError, "levels must be from 0 to 1"),

@@ -9,7 +9,7 @@ import torch
 import bmdp
 from batches import Memory, bandit, chain
 from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, TransitionBatch
-from bmdp.learn.fit import Fit
+from bmdp.learn.bftq import BudgetedFit
 from bmdp.models import EncoderNet, FrontierNet, LinearModel, Regression
 from bmdp.policies.crossed import CrossedPolicy
 from bmdp.policies.hull import HullPolicy
@@ -111,7 +111,7 @@ def test_models_that_check_each_other_are_not_deceived_by_noise(folds, on_grid):
     found = {}
     for valuation, values in (("crossed", noise), ("values", noise), ("self", noise[:1])):
         settings = config(valuation=valuation, folds=folds, **plain)
-        fit = Fit(settings, batch, 0, torch.device("cpu"))
+        fit = BudgetedFit(settings, batch, 0, torch.device("cpu"))
         found[valuation] = fit._next_values(values, np.arange(2000), budgets).values[:, :, 0]
     for honest in ("crossed", "values"):
         error = found[honest].mean(dim=1).std() / 2000**0.5
@@ -134,7 +134,7 @@ def test_a_pooled_model_learns_from_all_episodes_what_the_others_teach(valuation
     batch = chain(200)
     linear = config(model=LinearModel(), valuation=valuation, folds=3, gamma=0.5)
     mean, pooled = (
-        Fit(replace(linear, acting=acting), batch, 0, torch.device("cpu"))
+        BudgetedFit(replace(linear, acting=acting), batch, 0, torch.device("cpu"))
         for acting in ("average", "pooled")
     )
     for iteration in range(3):
@@ -143,7 +143,7 @@ def test_a_pooled_model_learns_from_all_episodes_what_the_others_teach(valuation
         for fit in (mean, pooled):
             fit.iterate(iteration)
     everything = replace(linear, valuation="self")
-    alone = Fit(everything, batch, 0, torch.device("cpu"))
+    alone = BudgetedFit(everything, batch, 0, torch.device("cpu"))
     alone.models.fit("iteration-2", prepared[1].budgets, prepared[1].targets)
     states = np.random.default_rng(5).normal(size=(10, 2))
     for one, other in zip(

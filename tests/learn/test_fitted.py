@@ -18,8 +18,8 @@ from bmdp.models import KernelModel, LinearModel, TableModel
 from bmdp.models.table import TableQ
 from bmdp.policies import (
     CrossedPolicy,
-    EpisodeCoin,
     HullPolicy,
+    Portfolio,
     PricedPolicy,
     RandomBudgetedPolicy,
     StagedPolicy,
@@ -297,7 +297,7 @@ def test_what_it_finds_cannot_be_changed():
 PLAIN = exhaustive_batch(fraction_model(1, 0.9), parts=4, n_copies=1)
 STEPS = every_step(fraction_model(1, 0.9), 3)
 ANY = HullPolicy(any_table(0), GRID)
-COIN = EpisodeCoin(ANY, ANY, 0.1, 0.9)
+COIN = Portfolio.coin(ANY, ANY, 0.1, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ COIN = EpisodeCoin(ANY, ANY, 0.1, 0.9)
             PolicyError,
             "plays action 2; the batch has actions 0 to 1",
         ),
-        (COIN, PLAIN, {}, PolicyError, "one-step form at each step; EpisodeCoin has none"),
+        (COIN, PLAIN, {}, PolicyError, "one-step form at each step; Portfolio has none"),
         (RandomBudgetedPolicy(3, 0.0, 2.0), PLAIN, {}, PolicyError, "does not say with which"),
         (ANY, PLAIN, {"budgets": [0.5, -1.0]}, BudgetError, r"got -1 at \[1\]"),
         (ANY, PLAIN, {"budgets": []}, BudgetError, "budgets must hold at least one"),

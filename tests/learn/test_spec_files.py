@@ -56,12 +56,12 @@ def test_what_is_not_there_has_its_default():
 
 
 def test_settings_that_were_written_before_there_were_others_are_read():
-    old = to_json(preset("slot-filling"))
+    old = to_json(preset("two-way"))
     for name in ("bonus", "weight", "cell", "budgets", "move"):
         del old["exploration"][name]
     for part, name in ((old["learner"], "caution"), (old, "held_out"), (old, "audit")):
         del part[name]
-    assert from_json(old) == preset("slot-filling")
+    assert from_json(old) == preset("two-way")
 
 
 def test_what_json_cannot_say_is_refused_by_name():

@@ -11,6 +11,7 @@ from batches import Memory, bandit, chain, every_step, fraction_model, seen_with
 from bmdp import BFTQ, BFTQConfig, ConfigError, DataError, TransitionBatch
 from bmdp.exact import budgeted_value_iteration
 from bmdp.exact.operators import backup, optimality_operator
+from bmdp.learn.bftq import BudgetedFit
 from bmdp.learn.collect import collect
 from bmdp.learn.config import EnvConfig
 from bmdp.learn.spec_files import with_setting
@@ -277,7 +278,9 @@ def test_every_stage_is_recorded_with_its_step(stages):
 @each_kind
 def test_an_episode_is_in_the_same_half_at_every_stage(stages):
     """So that no model is valued by one that has seen its episodes."""
-    learner = Stages(replace(LEARNED, stages=stages), chain(50), 0, torch.device("cpu"))
+    learner = Stages(
+        BudgetedFit, replace(LEARNED, stages=stages), chain(50), 0, torch.device("cpu")
+    )
     halves = {0: set(), 1: set()}
     for step in range(2):
         fit = learner.fit(step)

@@ -6,7 +6,7 @@ import torch
 
 from batches import bandit
 from bmdp import BFTQConfig, hull_mixture, upper_frontier
-from bmdp.learn.fit import Fit
+from bmdp.learn.bftq import BudgetedFit
 from bmdp.learn.targets import cautious, mixture_values
 from bmdp.models import LinearModel
 from bmdp.policies.greedy import GreedyRule, capped, crossed_share
@@ -130,7 +130,7 @@ def next_values(values, budgets, **settings):
         cost_floor=-1e9,
         **settings,
     )
-    fit = Fit(config, bandit(40), 0, torch.device("cpu"))
+    fit = BudgetedFit(config, bandit(40), 0, torch.device("cpu"))
     return fit._next_values(values, np.arange(40), budgets)
 
 

@@ -6,7 +6,7 @@ from bmdp import ConfigError
 from bmdp.envs.slots import find_spec
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
-from bmdp.learn.config import BFTQConfig
+from bmdp.learn.fit_config import BFTQConfig
 from bmdp.models import LinearModel
 from bmdp.models.problem import Problem
 from bmdp.policies import RandomBudgetedPolicy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bmdp
-from bmdp import BFTQ, BFTQConfig, ConfigError
+from bmdp import BFTQ, BFTQConfig, ConfigError, LagrangianConfig, LagrangianFTQ
 from bmdp.learn.held_out import HeldOut
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.models.placing import placed
@@ -68,6 +68,32 @@ def test_a_dial_is_read_alike_on_a_device(device, batch):
     for placed_audit, (least, most) in zip(there.audits, bounds, strict=True):
         q_r, _ = placed_audit(far)
         assert ((q_r >= least - 1e-3) & (q_r <= most + 1e-3)).all()
+
+
+@each_device
+@pytest.mark.parametrize("plays", ["mixture", "carried", "switching"])
+def test_policies_of_prices_play_alike_on_a_device(plays, device, batch):
+    config = LagrangianConfig(
+        gamma=1.0, prices=(300.0, 100.0, 0.0), model=KERNEL, stages="shared", folds=2, plays=plays
+    )
+    policy = LagrangianFTQ(config).fit(batch, seed=0, device="cpu")
+    there, states = placed(policy, device), batch.state[:200]
+    one, other = (
+        p.start(states, 0.5, np.random.default_rng(0)).decide(states) for p in (policy, there)
+    )
+    assert (one.action == other.action).mean() > 0.99  # but for rounding
+
+
+@each_device
+def test_a_calibrated_policy_plays_alike_on_a_device(device, batch):
+    policy = BFTQ(CONFIGS["folds"]).fit(batch, seed=0, device="cpu")
+    how = {"confidence": 0.9, "n_episodes": 20, "seed": 0, "budgets": [0.0, 1.0]}
+    calibrated = bmdp.calibrate(policy, SPEC.env.spec(), **how)
+    there, states = placed(calibrated, device), batch.state[:200]
+    one, other = (
+        p.start(states, 0.9, np.random.default_rng(0)).decide(states) for p in (calibrated, there)
+    )
+    assert (one.action == other.action).mean() > 0.99
 
 
 def test_what_is_neither_network_nor_kernel_cannot_be_placed(batch):

@@ -12,7 +12,7 @@ from batches import exhaustive_batch, fraction_model
 from bmdp import DataError
 from bmdp.exact import budgeted_value_iteration, textbook
 from bmdp.learn.bftq import BFTQ
-from bmdp.learn.config import BFTQConfig
+from bmdp.learn.fit_config import BFTQConfig
 from bmdp.models import KernelModel, LinearModel, TableModel, TableQ, TreesModel
 from bmdp.models.problem import Problem
 from bmdp.policies import HullPolicy

@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from bmdp.policies import EpisodeCoin, EpsilonGreedy, HullPolicy, RandomBudgetedPolicy, TabularQ
+from bmdp.policies import (
+    CalibratedPolicy,
+    Certificate,
+    EpsilonGreedy,
+    HullPolicy,
+    Portfolio,
+    RandomBudgetedPolicy,
+    StagedPolicy,
+    TabularQ,
+)
 from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
 
 GRID = np.linspace(0, 1, 5)
@@ -23,6 +32,39 @@ def plane(states):
 RANDOM = RandomBudgetedPolicy(N_ACTIONS, 0.0, 1.0)
 HULL = HullPolicy(table(), GRID)
 NUMBERS = np.arange(7)
+STAGED = StagedPolicy((HULL, HullPolicy(table(1), GRID), HULL))
+
+
+def portfolio(**changes):
+    """Six members, one of them on no frontier, of a policy that counts steps among others."""
+    members = {
+        "policies": (HULL, STAGED, RANDOM),
+        "which": np.array([0, 0, 1, 1, 2, 2]),
+        "budgets": np.array([0.1, 0.9, 0.2, 0.6, 0.5, 1.0]),
+        "costs": np.array([0.1, 0.9, 0.3, 0.6, 0.4, 0.8]),
+        "rewards": np.array([1.0, 6.0, 3.0, 5.0, 2.0, 4.5]),
+    }
+    return Portfolio(**members | changes)
+
+
+def calibrated():
+    whole = portfolio()
+    certificate = Certificate(
+        confidence=0.9,
+        n_episodes=10,
+        seed=3,
+        env="Any-v0",
+        settings="{}",
+        gamma=1.0,
+        cost_range=(0.0, 1.0),
+        binary_costs=False,
+        cost_mean=whole.costs / 2,
+        cost_high=whole.costs,
+        reward_mean=whole.rewards,
+        reward_low=np.full(6, -np.inf),
+    )
+    return CalibratedPolicy(whole, certificate)
+
 
 CASES = {
     "hull, table": Case(HULL, NUMBERS, N_ACTIONS),
@@ -34,13 +76,16 @@ CASES = {
         RandomBudgetedPolicy(N_ACTIONS, -1, 2.5, "at_most"), np.zeros((4, 2, 2)), N_ACTIONS
     ),
     "epsilon-greedy": Case(EpsilonGreedy(HULL, RANDOM, 0.3), NUMBERS, N_ACTIONS),
-    "coin": Case(EpisodeCoin(HULL, RANDOM, 0.2, 0.8), NUMBERS, N_ACTIONS, one_step=False),
+    "coin": Case(Portfolio.coin(HULL, RANDOM, 0.2, 0.8), NUMBERS, N_ACTIONS, one_step=False),
     "coin of coins": Case(
-        EpisodeCoin(EpisodeCoin(HULL, RANDOM, 0.2, 0.8), HullPolicy(table(1), GRID), 0.1, 0.9),
+        Portfolio.coin(Portfolio.coin(HULL, RANDOM, 0.2, 0.8), STAGED, 0.1, 0.9),
         NUMBERS,
         N_ACTIONS,
         one_step=False,
     ),
+    "portfolio": Case(portfolio(), NUMBERS, N_ACTIONS, one_step=False),
+    "portfolio that does not mix": Case(portfolio(mixes=False), NUMBERS, N_ACTIONS, one_step=False),
+    "calibrated": Case(calibrated(), NUMBERS, N_ACTIONS, one_step=False),
 }
 
 

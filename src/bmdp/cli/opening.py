@@ -39,7 +39,8 @@ def open_run(run: Path, env: str | None, settings: Sequence[str]) -> Opened:
         StoreError: if the folder holds no policy.
         ConfigError: if no environment is known, or it does not take its settings.
     """
-    from bmdp.learn.config import EnvConfig, Exploration, FTQConfig, TrainingSpec
+    from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
+    from bmdp.learn.fit_config import FTQConfig
     from bmdp.learn.run_folder import RunFolder
     from bmdp.learn.runs import spec_of
     from bmdp.learn.spec_files import with_setting

@@ -199,7 +199,8 @@ def _spec(env: str, wishes: Wishes) -> TrainingSpec:
 def _default_spec(env: str) -> TrainingSpec:
     """For an environment that is not ours, which may say what it is like."""
     from bmdp.envs.slots import find_spec, open_slots
-    from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, TrainingSpec
+    from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
+    from bmdp.learn.fit_config import BFTQConfig
 
     slots = open_slots(find_spec(env))
     slots.close()
@@ -208,7 +209,7 @@ def _default_spec(env: str) -> TrainingSpec:
 
 def _data_spec(wishes: Wishes) -> DataSpec:
     """What to learn from a log."""
-    from bmdp.learn.config import BFTQConfig
+    from bmdp.learn.fit_config import BFTQConfig
     from bmdp.learn.presets import preset
     from bmdp.learn.spec_files import DataSpec, with_setting
 

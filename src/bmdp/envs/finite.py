@@ -98,6 +98,7 @@ class FiniteTask:
 
     name = "finite"
     n_draws = 1
+    binary_costs = False
 
     def __init__(self, model: FiniteBMDP, start: int | ArrayLike = 0) -> None:
         """Checks model and start. By hand, since tasks have a method of the name `start`."""
@@ -133,6 +134,19 @@ class FiniteTask:
     def horizon(self) -> int | None:
         """Number of steps of the model, if it has one."""
         return self.model.horizon
+
+    @property
+    def cost_range(self) -> tuple[float, float] | None:
+        """That of the least and the largest cost at all steps; None if steps have no end."""
+        model = self.model
+        if model.horizon is None and model.gamma == 1:
+            return None
+        if model.horizon is None:
+            weight = 1 / (1 - model.gamma)
+        else:
+            weight = float((model.gamma ** np.arange(model.horizon)).sum())
+        low, high = float(model.cost.min()), float(model.cost.max())
+        return weight * min(0.0, low), weight * max(0.0, high)
 
     @property
     def action_names(self) -> tuple[str, ...]:

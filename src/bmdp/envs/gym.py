@@ -29,7 +29,9 @@ def describe(task: Task) -> dict[str, Any]:
     """Returns what the metadata of an environment say of its task."""
     return {
         "action_names": task.action_names,
+        "binary_costs": task.binary_costs,
         "budget_range": task.budget_range,
+        "cost_range": task.cost_range,
         "gamma": task.gamma,
         "horizon": task.horizon,
     }

@@ -40,6 +40,8 @@ class ScriptedPolicy(OneStepPolicy):
     low: float = 0.0
     high: float = 1.0
 
+    has_dial = False
+
     def __post_init__(self) -> None:
         """Checks the name."""
         require_choice("rule", self.rule, RULES)

@@ -46,6 +46,7 @@ class Slots(Protocol):
     """Slots that play episodes side by side."""
 
     facts: Facts
+    metadata: dict[str, Any]  # of the environment; none if a wrapper may have changed its costs
     state_space: spaces.Space[Any]
     action_space: spaces.Discrete
     most: int  # slots at a time
@@ -110,6 +111,7 @@ class BatchedSlots:
                 f"its autoreset_mode is {mode}."
             )
         self.facts = _facts(self._envs.metadata)
+        self.metadata = _own_metadata(self._envs)
         self.state_space = self._envs.single_observation_space
         self.action_space = _discrete(spec, self._envs.single_action_space)
 
@@ -157,6 +159,7 @@ class SingleSlots:
         self._envs: list[gymnasium.Env[Any, Any]] = [self._make()]
         self._states: NDArray[Any] = np.empty(0)
         self.facts = _facts(self._envs[0].metadata)
+        self.metadata = _own_metadata(self._envs[0])
         self.state_space = self._envs[0].observation_space
         self.action_space = _discrete(spec, self._envs[0].action_space)
 
@@ -195,6 +198,15 @@ class SingleSlots:
 
 def _facts(metadata: dict[str, Any]) -> Facts:
     return Facts(float(metadata.get("gamma", 1.0)), metadata.get("horizon"))
+
+
+def _own_metadata(env: Any) -> dict[str, Any]:
+    """What an environment says of itself; nothing if it is in a wrapper that is not Gymnasium's."""
+    while isinstance(env, gymnasium.Wrapper | gymnasium.vector.VectorWrapper):
+        if not type(env).__module__.startswith("gymnasium."):
+            return {}
+        env = env.env
+    return dict(env.metadata)
 
 
 def _discrete(spec: EnvSpec, space: spaces.Space[Any]) -> spaces.Discrete:

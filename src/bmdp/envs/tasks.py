@@ -61,6 +61,14 @@ class Task(Protocol):
         """Budgets that mean something."""
 
     @property
+    def cost_range(self) -> tuple[float, float] | None:
+        """Least and largest discounted cost that an episode can have, or bounds of them."""
+
+    @property
+    def binary_costs(self) -> bool:
+        """Whether every episode costs one of these two, and nothing between."""
+
+    @property
     def n_draws(self) -> int:
         """Uniform numbers that a step takes, and a start too."""
 

@@ -1,10 +1,14 @@
-"""Policies measured by playing them: returns, the truth of the dial, and moving it midway."""
+"""Policies measured by playing them, or by logged episodes: returns, and the truth of the dial."""
 
+from bmdp.evaluate.calibration import calibrate
 from bmdp.evaluate.dial import DialReport, measure_dial, measure_dials
 from bmdp.evaluate.midway import MoveEvaluation, evaluate_move
+from bmdp.evaluate.offline import OfflineEvaluation, evaluate_offline
+from bmdp.evaluate.portfolios import measure_portfolio
 from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.evaluate.statistics import (
     Interval,
+    bernstein_interval,
     bounded_interval,
     mean_interval,
     quantiles,
@@ -20,12 +24,17 @@ __all__ = [
     "Evaluation",
     "Interval",
     "MoveEvaluation",
+    "OfflineEvaluation",
+    "bernstein_interval",
     "bounded_interval",
+    "calibrate",
     "evaluate",
     "evaluate_move",
+    "evaluate_offline",
     "mean_interval",
     "measure_dial",
     "measure_dials",
+    "measure_portfolio",
     "quantiles",
     "seed_interval",
     "share_interval",

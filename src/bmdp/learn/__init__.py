@@ -5,10 +5,12 @@ Importing this package imports torch.
 
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
-from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
+from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
 from bmdp.learn.exploration import ExplorationResult, explore
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig
 from bmdp.learn.fitted import Prediction, fitted_evaluation
 from bmdp.learn.ftq import FTQ
+from bmdp.learn.lagrangian import LagrangianFTQ
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import resume, train, train_from_data
 from bmdp.learn.together import explore_together, fit_together
@@ -21,6 +23,8 @@ __all__ = [
     "Exploration",
     "ExplorationResult",
     "FTQConfig",
+    "LagrangianConfig",
+    "LagrangianFTQ",
     "Prediction",
     "TrainingSpec",
     "collect",

@@ -13,11 +13,66 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
-from bmdp.learn.config import BFTQConfig
+from bmdp.errors import DataError
 from bmdp.learn.fit import Fit, Keeper, LearnedPolicy, Record, run_iterations
+from bmdp.learn.fit_config import BFTQConfig
 from bmdp.learn.stages import Stages, fit_stages
+from bmdp.learn.targets import NextValues, mixture_values
 from bmdp.models.fitting import device_of
+from bmdp.policies.crossed import CrossedPolicy
+from bmdp.policies.greedy import GreedyRule
+from bmdp.policies.hull import HullPolicy
+from bmdp.policies.protocol import OneStepPolicy
+from bmdp.randomness import named_generator
+
+
+class BudgetedFit(Fit):
+    """Models of what budgets earn and pay: the greedy step is the best mixture (Algorithm 3)."""
+
+    config: BFTQConfig
+
+    def policy(self) -> OneStepPolicy:
+        """Plays the mixture that spends the budget."""
+        rule = self._rule.scaled(self.reward_scale)
+        if self.config.acting == "crossed" and len(self.members) == 2:
+            first, second = self._result(0), self._result(1)
+            return CrossedPolicy(first, second, self.config.beta_grid, rule)
+        return HullPolicy(self._learned(), self.config.beta_grid, rule)
+
+    @property
+    def _rule(self) -> GreedyRule:
+        config = self.config
+        return GreedyRule(config.cost_floor, config.slope_cap, config.margin)
+
+    def _greedy(self, choosing: Tensor, valuing: Tensor, asked: Tensor) -> NextValues:
+        mixes = self.config.valuation == "values" and choosing is not valuing
+        return mixture_values(choosing, valuing, asked, self._rule, chooser_mixes=mixes)
+
+    def _ends(self) -> Tensor:
+        return torch.tensor(self.config.budget_range, dtype=torch.float32, device=self.device)
+
+    def _labels(self, iteration: int) -> Tensor:
+        """Budgets at which rows are fitted, `[N, L]`, or the grid `[B]`."""
+        if self.config.model.covers_grid:
+            return self.grid
+        if self.config.labels == "stored":
+            if self.batch.budget is None:
+                raise DataError(
+                    "labels='stored' needs a batch with budgets; this one has none. Use "
+                    "labels='uniform'."
+                )
+            drawn: FloatArray = np.asarray(self.batch.budget, np.float64)[:, None]
+        else:
+            rng = named_generator(self.seed, f"fit/labels/{iteration}")
+            shape = (len(self.batch), self.config.n_labels)
+            drawn = rng.uniform(*self.config.budget_range, shape)
+        return torch.tensor(drawn, dtype=torch.float32, device=self.device)
 
 
 @dataclass(frozen=True)
@@ -50,7 +105,7 @@ class BFTQ:
         """
         on = device_of(self.config.model, device)
         if self.config.stages != "none":
-            return fit_stages(Stages(self.config, batch, seed, on), on_record, keeper)
-        fit = Fit(self.config, batch, seed, on)
+            return fit_stages(Stages(BudgetedFit, self.config, batch, seed, on), on_record, keeper)
+        fit = BudgetedFit(self.config, batch, seed, on)
         run_iterations(fit, self.config.iterations, on_record, keeper)
         return fit.policy()

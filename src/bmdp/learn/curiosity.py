@@ -26,8 +26,9 @@ from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError
 from bmdp.frontier import frontier_values
 from bmdp.learn.collect import threads
-from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
+from bmdp.learn.config import TrainingSpec
 from bmdp.learn.fit import LearnedPolicy, reward_scale
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.policies.crossed import MeanQ
 from bmdp.policies.hull import HullPolicy
 from bmdp.policies.protocol import OneStepPolicy

@@ -7,7 +7,7 @@ import numpy as np
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
-from bmdp.learn.config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 
 
 def data_notes(batch: TransitionBatch, learner: BFTQConfig | FTQConfig) -> tuple[str, ...]:

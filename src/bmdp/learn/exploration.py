@@ -21,10 +21,11 @@ from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
-from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
+from bmdp.learn.config import TrainingSpec
 from bmdp.learn.curiosity import first_budgets, lesson, optimistic
 from bmdp.learn.exploring import ExploringPolicy
 from bmdp.learn.fit import Keeper, Record, TrainedPolicy
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.ftq import FTQ
 from bmdp.learn.held_out import HeldOut, Parts, split_episodes
 from bmdp.policies.audited import AuditedPolicy

@@ -1,10 +1,11 @@
-"""One iteration of budgeted fitted Q: values of next states, and models fitted to them."""
+"""One iteration of fitted Q: values of next states, and models fitted to them."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,15 +15,13 @@ from torch import Tensor
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
-from bmdp.errors import DataError
-from bmdp.learn.config import BFTQConfig, FTQConfig
-from bmdp.learn.targets import NextValues, cautious, mixture_values
+from bmdp.learn.fit_config import FitConfig, FTQConfig
+from bmdp.learn.targets import NextValues, cautious
 from bmdp.models.fitting import make_fitter
 from bmdp.models.problem import FitRecord, Fitter, Problem
 from bmdp.policies.audited import AuditedPolicy
-from bmdp.policies.crossed import CrossedPolicy, MeanQ
-from bmdp.policies.greedy import GreedyRule
-from bmdp.policies.hull import HullPolicy, QFunction
+from bmdp.policies.crossed import MeanQ
+from bmdp.policies.hull import QFunction
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.staged import NarrowQ, StagedPolicy
 from bmdp.randomness import named_generator
@@ -85,12 +84,15 @@ class Prepared:
         return f"iteration-{self.record['iteration']}"
 
 
-class Fit:
-    """Models in training on one batch, and the values that they are fitted to."""
+class Fit(ABC):
+    """Models in training on one batch, and the values that they are fitted to.
+
+    Members say what is greedy, and what policy comes of it.
+    """
 
     def __init__(
         self,
-        config: BFTQConfig,
+        config: FitConfig,
         batch: TransitionBatch,
         seed: int,
         device: torch.device,
@@ -126,8 +128,7 @@ class Fit:
             reward_scale=self.reward_scale,
             seed=seed,
         )
-        self.models = make_fitter(config.model, problem, config.regression, device)
-        self.rule = GreedyRule(config.cost_floor, config.slope_cap)
+        self.models = self._make_models(problem)
         self.grid = torch.tensor(config.beta_grid, dtype=torch.float32, device=device)
         starts = batch.starts()
         self.starts = self._seen(batch.state[starts if len(starts) else slice(None)][:1000])
@@ -182,7 +183,7 @@ class Fit:
     def finish(self, prepared: Prepared, fitted: FitRecord | None, begin: float) -> Record:
         """How an iteration went whose fit, if there was one, began at a time of the clock."""
         record = prepared.record | (fitted.as_dict() if fitted is not None else {})
-        record |= self._at_starts()
+        record |= self._promised()
         forward, frontier, before = prepared.seconds
         regression = time.perf_counter() - begin
         is_end = prepared.record["iteration"] + 1 == self.config.iterations
@@ -194,18 +195,32 @@ class Fit:
             "is_last": prepared.is_fitted or is_end,
         }
 
+    @abstractmethod
     def policy(self) -> OneStepPolicy:
         """What the models have learned."""
-        rule = replace(self.rule, slope_cap=self.rule.slope_cap * self.reward_scale)
+
+    @abstractmethod
+    def _greedy(self, choosing: Tensor, valuing: Tensor, asked: Tensor) -> NextValues:
+        """What is best by values `[n, 2, A, B]`, valued by others, at what is asked for.
+
+        That is `[n, L]`, or `[L]` for all.
+        """
+
+    @abstractmethod
+    def _ends(self) -> Tensor:
+        """What is asked for, `[2]`, where least and where most is spent."""
+
+    def _make_models(self, problem: Problem) -> Fitter:
+        """Models that know nothing."""
+        return make_fitter(self.config.model, problem, self.config.regression, self.device)
+
+    def _learned(self) -> QFunction:
+        """What a policy acts on: the model, the mean of several, or the pooled one."""
         results = [self._result(e) for e in range(len(self.members))]
-        if len(results) == 1:
-            return HullPolicy(results[0], self.config.beta_grid, rule)
-        if self.config.acting == "pooled":
-            return HullPolicy(results[-1], self.config.beta_grid, rule)
-        if self.config.acting == "crossed":
-            return CrossedPolicy(results[0], results[1], self.config.beta_grid, rule)
+        if len(results) == 1 or self.config.acting == "pooled":
+            return results[-1]
         caution = self.config.caution if self.config.valuation == "pessimistic" else 0.0
-        return HullPolicy(MeanQ(tuple(results), caution), self.config.beta_grid, rule)
+        return MeanQ(tuple(results), caution)
 
     def _result(self, model: int) -> QFunction:
         """A trained model, as a function of all that is seen."""
@@ -217,21 +232,8 @@ class Fit:
         return states if self.columns is None else states[:, self.columns]
 
     def _labels(self, iteration: int) -> Tensor:
-        """Budgets at which rows are fitted, `[N, L]`, or the grid `[B]`."""
-        if self.config.model.covers_grid:
-            return self.grid
-        if self.config.labels == "stored":
-            if self.batch.budget is None:
-                raise DataError(
-                    "labels='stored' needs a batch with budgets; this one has none. Use "
-                    "labels='uniform'."
-                )
-            drawn: FloatArray = np.asarray(self.batch.budget, np.float64)[:, None]
-        else:
-            rng = named_generator(self.seed, f"fit/labels/{iteration}")
-            shape = (len(self.batch), self.config.n_labels)
-            drawn = rng.uniform(*self.config.budget_range, shape)
-        return torch.tensor(drawn, dtype=torch.float32, device=self.device)
+        """Where rows are fitted: the grid `[B]`."""
+        return self.grid
 
     def _next_values(self, values: Tensor, rows: NDArray[Any], budgets: Tensor) -> NextValues:
         """Values of next states `[n, L, 2]` by models `[E, n, 2, A, B]`.
@@ -239,19 +241,13 @@ class Fit:
         Each model values what the mean of the others chooses, and the mean over all models is
         taken; or all models do both together, with caution.
         """
-        valuation = self.config.valuation
         values = values[: self.config.n_models]
         asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
-        if valuation in ("self", "pessimistic"):
+        if self.config.valuation in ("self", "pessimistic"):
             one = self._together(values)
-            return mixture_values(one, one, asked, self.rule)
-        total, mixes = values.sum(dim=0), valuation == "values"
-        parts = [
-            mixture_values(
-                (total - own) / (len(values) - 1), own, asked, self.rule, chooser_mixes=mixes
-            )
-            for own in values
-        ]
+            return self._greedy(one, one, asked)
+        total = values.sum(dim=0)
+        parts = [self._greedy((total - own) / (len(values) - 1), own, asked) for own in values]
         mean = torch.stack([part.values for part in parts]).mean(dim=0)
         return NextValues(mean, sum(part.n_infeasible for part in parts) // len(parts))
 
@@ -261,12 +257,14 @@ class Fit:
             return cautious(values, self.config.caution)
         return values[-1] if self.config.acting == "pooled" else values.mean(dim=0)
 
-    def _at_starts(self) -> Record:
-        """What the models promise at the first states, at the ends of the budget range."""
+    def at_starts(self, asked: Tensor) -> Tensor:
+        """What the models promise at the first states, (V_r, V_c) of scaled rewards, `[L, 2]`."""
         values = self._together(self.models.grid(self.starts))
-        ends = torch.tensor(self.config.budget_range, dtype=torch.float32, device=self.device)
-        found = mixture_values(values, values, ends, self.rule).values.mean(dim=0)
-        (low_r, low_c), (high_r, high_c) = found.tolist()
+        return self._greedy(values, values, asked).values.mean(dim=0)
+
+    def _promised(self) -> Record:
+        """What the models promise at the ends."""
+        (low_r, low_c), (high_r, high_c) = self.at_starts(self._ends()).tolist()
         scale = self.reward_scale
         return {
             "start_reward_low": low_r * scale,
@@ -281,7 +279,7 @@ class Fit:
             torch.cuda.synchronize(self.device)
 
 
-def reward_scale(config: BFTQConfig | FTQConfig, rewards: FloatArray) -> float:
+def reward_scale(config: FitConfig | FTQConfig, rewards: FloatArray) -> float:
     """What rewards are divided by: the setting, or the largest magnitude of the data."""
     largest = float(np.abs(rewards).max())
     return config.reward_scale or (largest if largest > 0 else 1.0)

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from bmdp.data import TransitionBatch
-from bmdp.learn.config import FTQConfig
 from bmdp.learn.fit import Keeper, Record, reward_scale, run_iterations
+from bmdp.learn.fit_config import FTQConfig
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.priced import PricedPolicy

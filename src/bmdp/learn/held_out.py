@@ -16,8 +16,8 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.audit import audited, expected_at
-from bmdp.learn.config import BFTQConfig, FTQConfig
 from bmdp.learn.fit import LearnedPolicy, Record, TrainedPolicy
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.fitted import SMOOTH, StageKind, first_rows, fitted_evaluation
 from bmdp.learn.policy_fit import Terms
 from bmdp.models import EncoderNet, FrontierNet, Model

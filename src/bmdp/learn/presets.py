@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bmdp.errors import ConfigError
-from bmdp.learn.config import BFTQConfig, EnvConfig, Exploration, FTQConfig, TrainingSpec
+from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression
 
 

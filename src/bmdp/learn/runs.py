@@ -24,10 +24,11 @@ from bmdp.data import TransitionBatch, load_batches
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import threads
-from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
+from bmdp.learn.config import TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, of_round, play_rounds
 from bmdp.learn.fit import Record, TrainedPolicy
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder, require_new
 from bmdp.learn.spec_files import DataSpec, from_json, to_json

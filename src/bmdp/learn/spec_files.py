@@ -20,14 +20,8 @@ import numpy as np
 
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.errors import ConfigError
-from bmdp.learn.config import (
-    BFTQConfig,
-    EnvConfig,
-    Exploration,
-    FTQConfig,
-    TrainingSpec,
-    require_held_out,
-)
+from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec, require_held_out
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.models import (
     EncoderNet,
     FrontierNet,

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from bmdp.arrays import BoolArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
-from bmdp.learn.config import BFTQConfig
 from bmdp.learn.fit import Fit, Keeper, Record, reward_scale
+from bmdp.learn.fit_config import FitConfig
 from bmdp.policies.staged import StagedPolicy
 from bmdp.randomness import named_generator
 
@@ -54,7 +54,8 @@ def fit_stages(
 class Stages:
     """What is fitted at each step."""
 
-    config: BFTQConfig
+    kind: type[Fit]
+    config: FitConfig
     batch: TransitionBatch
     seed: int
     device: torch.device
@@ -85,7 +86,7 @@ class Stages:
                 f"stages need episodes of every model; those of step {step} have "
                 f"{len(places)} transitions."
             )
-        return Fit(
+        return self.kind(
             self._in_one_unit,
             self.batch.take(places),
             self.seed + step,
@@ -95,7 +96,7 @@ class Stages:
         )
 
     @cached_property
-    def _in_one_unit(self) -> BFTQConfig:
+    def _in_one_unit(self) -> FitConfig:
         """The settings, with a scale of rewards that all stages have."""
         return replace(self.config, reward_scale=reward_scale(self.config, self.batch.reward))
 

@@ -15,7 +15,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError
-from bmdp.learn.config import BFTQConfig, FTQConfig, TrainingSpec
+from bmdp.learn.bftq import BudgetedFit
+from bmdp.learn.config import TrainingSpec
 from bmdp.learn.curiosity import lesson
 from bmdp.learn.exploration import (
     ExplorationResult,
@@ -26,6 +27,7 @@ from bmdp.learn.exploration import (
     round_seed,
 )
 from bmdp.learn.fit import Fit, LearnedPolicy, Record
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.models.fitting import NetworkFitter, device_of
 from bmdp.models.joint import Task, fit_jointly, require_joint
 
@@ -63,7 +65,9 @@ def fit_together(
             f"{len(seeds)} seeds."
         )
     on = device_of(config.model, device)
-    fits = [Fit(config, batch, seed, on) for batch, seed in zip(batches, seeds, strict=True)]
+    fits = [
+        BudgetedFit(config, batch, seed, on) for batch, seed in zip(batches, seeds, strict=True)
+    ]
     return _fit_all(fits, [_of_seed(on_record, seed) for seed in seeds])
 
 
@@ -138,7 +142,7 @@ class _Run:
         config, rows = lesson(self.spec, self.batch, is_last=is_last)
         assert isinstance(config, BFTQConfig)
         on = device_of(config.model, self.manner.device)
-        return Fit(config, rows, round_seed(self.manner.seed, number), on)
+        return BudgetedFit(config, rows, round_seed(self.manner.seed, number), on)
 
     def _note(self, record: Record) -> None:
         self.records.append(record)

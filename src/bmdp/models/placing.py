@@ -17,9 +17,14 @@ from bmdp.errors import ConfigError
 from bmdp.models.kernel import KernelQ
 from bmdp.models.networks import NetworkQ, chunk_rows
 from bmdp.models.plain import flat_states
+from bmdp.models.separate import SideBySideQ
 from bmdp.policies.audited import AuditedPolicy, BoundedQ
+from bmdp.policies.calibrated import CalibratedPolicy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ, leaning
 from bmdp.policies.hull import HullPolicy, QFunction
+from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.priced import PriceDial, PricedPolicy
 from bmdp.policies.staged import NarrowQ, StagedPolicy
 
 Values = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -39,7 +44,13 @@ def placed(policy: Any, device: str) -> Any:
         return replace(policy, inner=placed(policy.inner, device), audits=audits)
     if isinstance(policy, StagedPolicy):
         return replace(policy, stages=tuple(placed(stage, device) for stage in policy.stages))
-    if isinstance(policy, HullPolicy):
+    if isinstance(policy, Portfolio):
+        return replace(policy, policies=tuple(placed(member, device) for member in policy.policies))
+    if isinstance(policy, CalibratedPolicy):
+        return replace(policy, portfolio=placed(policy.portfolio, device))
+    if isinstance(policy, MultiplierPolicy | SwitchingPolicy):
+        return replace(policy, dial=placed(policy.dial, device))
+    if isinstance(policy, HullPolicy | PriceDial | PricedPolicy):
         return replace(policy, q_function=PlacedQ(policy.q_function, torch.device(device)))
     if isinstance(policy, CrossedPolicy):
         first, second = (PlacedQ(q, torch.device(device)) for q in (policy.first, policy.second))
@@ -84,6 +95,8 @@ def _on(q_function: QFunction, device: torch.device) -> Values:
         return _bounded_on(q_function, device)
     if isinstance(q_function, MeanQ):
         return _mean_on(q_function, device)
+    if isinstance(q_function, SideBySideQ):
+        return _side_by_side_on(q_function, device)
     raise ConfigError(f"a {type(q_function).__name__} cannot be placed on a device.")
 
 
@@ -131,5 +144,15 @@ def _mean_on(mean: MeanQ, device: torch.device) -> Values:
     def values(states: Tensor) -> tuple[Tensor, Tensor]:
         rewards, costs = zip(*(q(states) for q in parts), strict=True)
         return leaning(rewards, -mean.caution), leaning(costs, mean.caution)
+
+    return values
+
+
+def _side_by_side_on(several: SideBySideQ, device: torch.device) -> Values:
+    parts = [_on(q, device) for q in several.functions]
+
+    def values(states: Tensor) -> tuple[Tensor, Tensor]:
+        rewards, costs = zip(*(q(states) for q in parts), strict=True)
+        return torch.cat(rewards, dim=-1), torch.cat(costs, dim=-1)
 
     return values

@@ -4,12 +4,15 @@ All of them are imported here, so that `load_policy` knows them.
 """
 
 from bmdp.policies.audited import AuditedPolicy
-from bmdp.policies.combined import EpisodeCoin, EpsilonGreedy
+from bmdp.policies.calibrated import CalibratedPolicy, Certificate
+from bmdp.policies.combined import EpsilonGreedy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.loading import load_policy
-from bmdp.policies.priced import PricedPolicy
+from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.priced import PriceDial, PricedPolicy
 from bmdp.policies.protocol import BudgetedPolicy, Decision, OneStepPolicy, Policy, Tracker
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.policies.staged import StagedPolicy
@@ -17,18 +20,23 @@ from bmdp.policies.staged import StagedPolicy
 __all__ = [
     "AuditedPolicy",
     "BudgetedPolicy",
+    "CalibratedPolicy",
+    "Certificate",
     "CrossedPolicy",
     "Decision",
-    "EpisodeCoin",
     "EpsilonGreedy",
     "GreedyRule",
     "HullPolicy",
     "MeanQ",
+    "MultiplierPolicy",
     "OneStepPolicy",
     "Policy",
+    "Portfolio",
+    "PriceDial",
     "PricedPolicy",
     "RandomBudgetedPolicy",
     "StagedPolicy",
+    "SwitchingPolicy",
     "TabularQ",
     "Tracker",
     "load_policy",

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape
+from bmdp.checks import require_count
 from bmdp.errors import BudgetError, PolicyError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.stored import to_stored, write_stored
@@ -100,6 +101,8 @@ class Policy(ABC):
     """What all policies of this library share. By itself, a policy with the episode form only."""
 
     why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
+    has_dial: ClassVar[bool] = True
+    """Whether it matters which budget it is given."""
 
     @property
     @abstractmethod
@@ -218,6 +221,18 @@ class EpisodeTracker(ABC):
     def budgets(self) -> FloatArray:
         """Budgets held now, `[N]`."""
         return self._budgets.copy()
+
+    def begin_at(self, step: int) -> None:
+        """Says that the episodes are at a step already: a policy takes over in the middle.
+
+        Raises:
+            ConfigError: if it is not a whole number from 0 on.
+            PolicyError: if the first decision was made.
+        """
+        require_count("step", step, 0)
+        if self._step:
+            raise PolicyError("tracker.begin_at must be called once, before the first decision.")
+        self._step = step
 
     def decide(self, states: ArrayLike) -> Decisions:
         """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""

@@ -91,6 +91,7 @@ class Corridors:
     action_names = ACTIONS
     gamma = 1.0
     budget_range = (0.0, 1.0)
+    binary_costs = False
     n_draws = 2
 
     def __init__(
@@ -130,6 +131,11 @@ class Corridors:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def cost_range(self) -> tuple[float, float]:
+        """From 0 to that of all steps in the dearest cell."""
+        return 0.0, self.horizon * float(self.map.cost.max())
 
     @property
     def observation_space(self) -> spaces.Space[Any]:

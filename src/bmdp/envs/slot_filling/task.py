@@ -103,6 +103,8 @@ class SlotFilling:
     name = "slot-filling"
     gamma = 1.0
     budget_range = (0.0, 1.0)
+    cost_range = (0.0, 1.0)  # a hang-up ends the dialogue
+    binary_costs = True
     n_draws = 2
 
     def __post_init__(self) -> None:

@@ -93,6 +93,7 @@ class TwoWay:
     gamma = 0.9
     horizon = HORIZON
     budget_range = (0.0, 1.0)
+    binary_costs = False
 
     def __post_init__(self) -> None:
         """Checks the settings, and looks for highway-env if it is to drive."""
@@ -134,6 +135,12 @@ class TwoWay:
     def n_draws(self) -> int:
         """Number of cars; then place, speed and exponent of each but the ego car."""
         return 1 + 3 * (self._counts[1] - 1)
+
+    @property
+    def cost_range(self) -> tuple[float, float]:
+        """From 0 to that of the oncoming lane up to a crash at the worst time."""
+        discounts = self.gamma ** np.arange(HORIZON)
+        return 0.0, float((discounts.cumsum() / HORIZON + discounts * self.crash_cost).max())
 
     @property
     def observation_space(self) -> spaces.Space[Any]:

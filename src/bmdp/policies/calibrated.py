@@ -1,0 +1,109 @@
+"""A portfolio whose costs are upper bounds that hold together, and what is promised of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bmdp.arrays import FloatArray, read_only, real_array, require_shape
+from bmdp.errors import ConfigError, DataError
+from bmdp.policies.portfolio import Portfolio, PortfolioTracker
+from bmdp.policies.protocol import Policy, Randomness
+from bmdp.policies.stored import storable
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What was measured of `K` members, and the promise that follows.
+
+    The promise: with probability `confidence` over the episodes that were played to measure, the
+    expected discounted cost of an episode played at any budget from `smallest_budget` on is at most
+    that budget, whatever the budget. It is about episodes that start as the environment's do, with
+    these settings, and whose budget is not moved in the middle. It rests on `cost_range`, and on
+    `binary_costs` where that is set.
+
+    Of rewards nothing is promised, unless `reward_low` is finite: then those bounds hold together
+    with the bounds on costs.
+    """
+
+    confidence: float
+    n_episodes: int  # of each member
+    seed: int
+    env: str  # its id
+    settings: str  # of the environment, as JSON
+    gamma: float  # discount of costs and rewards
+    cost_range: tuple[float, float]  # no episode costs less, or more
+    binary_costs: bool  # whether none costs anything between
+    cost_mean: FloatArray  # [K]
+    cost_high: FloatArray  # [K], upper bounds
+    reward_mean: FloatArray  # [K]
+    reward_low: FloatArray  # [K], lower bounds; minus infinity if none are known
+
+    def __post_init__(self) -> None:
+        """Checks shapes, and makes arrays read-only."""
+        low, high = self.cost_range
+        object.__setattr__(self, "cost_range", (float(low), float(high)))
+        n_members = np.shape(self.cost_mean)[:1]
+        if n_members == (0,):
+            raise DataError("Certificate.cost_mean must have at least one member.")
+        for field in fields(self):
+            if field.type == "FloatArray":
+                values = real_array(f"Certificate.{field.name}", getattr(self, field.name))
+                require_shape(f"Certificate.{field.name}", values, n_members, "[K]")
+                object.__setattr__(self, field.name, read_only(values.astype(np.float64)))
+
+    @property
+    def n_members(self) -> int:
+        """K."""
+        return len(self.cost_high)
+
+    @property
+    def smallest_budget(self) -> float:
+        """The least upper bound of a member's cost: below it nothing is promised."""
+        return float(self.cost_high.min())
+
+    def __str__(self) -> str:
+        """The promise in three lines."""
+        low, high = self.cost_range
+        between = f"{low:g} or {high:g}" if self.binary_costs else f"from {low:g} to {high:g}"
+        return (
+            f"Promised with confidence {self.confidence:g}: at every budget from "
+            f"{self.smallest_budget:.4g} on, an episode costs at most the budget on average "
+            f"(discounted by {self.gamma:g}).\n"
+            f"For episodes that start as those of {self.env} with settings {self.settings}, which "
+            f"cost {between}. A dial that is moved in the middle of an episode is not covered.\n"
+            f"Found by {self.n_episodes} episodes of each of {self.n_members} members, seed "
+            f"{self.seed}."
+        )
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class CalibratedPolicy(Policy):
+    """A portfolio, and the certificate that its costs are upper bounds: see `bmdp.calibrate`.
+
+    Below `certificate.smallest_budget` its status is INFEASIBLE, and it plays the member whose
+    bound is least.
+    """
+
+    portfolio: Portfolio
+    certificate: Certificate
+
+    why_no_one_step_form = Portfolio.why_no_one_step_form
+
+    def __post_init__(self) -> None:
+        """Checks that the two belong together."""
+        if not np.array_equal(self.portfolio.costs, self.certificate.cost_high):
+            raise ConfigError("CalibratedPolicy.portfolio.costs must be certificate.cost_high.")
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """That of the portfolio."""
+        return self.portfolio.budget_range
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> PortfolioTracker:
+        """Starts `N` episodes."""
+        return self.portfolio.start(states, budgets, rng)

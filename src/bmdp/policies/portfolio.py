@@ -1,0 +1,242 @@
+"""One policy of several for each episode, by what each is said to cost and to earn.
+
+A *member* is one of the policies at one inner budget. What all members are said to cost and to earn
+from the start of an episode are points in the (cost, reward) plane, and a budget chooses among them
+as it does among the actions at a state: a mixture of two neighbouring vertices of their frontier
+spends it exactly. The coin is tossed once for an episode, which then belongs to its member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    read_only,
+    real_array,
+    require_finite,
+    require_shape,
+)
+from bmdp.errors import BudgetError, ConfigError, DataError
+from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.policies.protocol import (
+    BudgetedPolicy,
+    Decisions,
+    EpisodeTracker,
+    Policy,
+    Randomness,
+    Tracker,
+    episode_streams,
+    idle_decisions,
+    state_rows,
+)
+from bmdp.policies.stored import storable
+from bmdp.randomness import EpisodeStreams
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Portfolio(Policy):
+    """Plays each episode by one of `K` members, chosen at the first decision after a budget is set.
+
+    With `mixes` a coin falls on one of the two neighbouring vertices of the members' frontier
+    around the budget, with the probability that makes the expected cost equal to the budget.
+    Without, it is the best-paid member that costs the budget at most. Below the cheapest member the
+    status is INFEASIBLE, and that one is played; at the best-paid one it is SLACK.
+
+    Moving the dial in the middle chooses again, by the same costs. They hold at the start of an
+    episode, so what is left to pay then need not match the new budget: that is the limit of a coin.
+
+    Args:
+        policies: the different policies, each of which may have several members.
+        which: number of the policy of each member.
+        budgets: inner budget of each member, at which its policy is played.
+        costs: what each member is said to cost from the start of an episode.
+        rewards: what each member is said to earn.
+        mixes: whether members are mixed.
+
+    Raises:
+        ConfigError: if there is no member.
+        DataError: if shapes differ, or a number makes no sense.
+        BudgetError: if a policy does not take an inner budget.
+
+    Paper: the mixture of deterministic policies of Beutler and Ross (1985), cited in the proof of
+    Proposition 3; without `mixes`, the smallest multiplier that satisfies the budget, as in the
+    line search of the Lagrangian appendix.
+    """
+
+    policies: tuple[BudgetedPolicy, ...]
+    which: IntArray  # [K]
+    budgets: FloatArray  # [K]
+    costs: FloatArray  # [K]
+    rewards: FloatArray  # [K]
+    mixes: bool = True
+
+    why_no_one_step_form = "chooses one of its members per episode"
+
+    def __post_init__(self) -> None:
+        """Checks the members, and makes arrays read-only."""
+        which = np.asarray(self.which)
+        if not self.policies or not which.size:
+            raise ConfigError("Portfolio must have at least one policy and one member.")
+        require_shape("Portfolio.which", which, (None,), "[K]")
+        if which.dtype.kind not in "iu":
+            raise DataError(f"Portfolio.which must be whole numbers; got type {which.dtype}.")
+        wrong = np.flatnonzero((which < 0) | (which >= len(self.policies)))
+        if len(wrong):
+            raise DataError(
+                f"Portfolio.which must be from 0 to {len(self.policies) - 1}; "
+                f"got {which[wrong[0]]} at [{wrong[0]}]."
+            )
+        object.__setattr__(self, "which", read_only(which.astype(np.int64)))
+        for name in ("budgets", "costs", "rewards"):
+            values = real_array(f"Portfolio.{name}", getattr(self, name)).astype(np.float64)
+            require_shape(f"Portfolio.{name}", values, which.shape, "[K]")
+            require_finite(f"Portfolio.{name}", values)
+            object.__setattr__(self, name, read_only(values))
+        lows = np.array([policy.budget_range[0] for policy in self.policies])[self.which]
+        refused = np.flatnonzero(self.budgets < lows)
+        if len(refused):
+            i = refused[0]
+            raise BudgetError(
+                f"Portfolio.budgets must be taken by their policies, here from {lows[i]:g} on; "
+                f"got {self.budgets[i]:g} at [{i}]."
+            )
+
+    @classmethod
+    def coin(
+        cls, cheap: BudgetedPolicy, dear: BudgetedPolicy, cheap_cost: float, dear_cost: float
+    ) -> Portfolio:
+        """Returns a portfolio of two members, each played at the budget it is said to cost.
+
+        (That is raised to the policy's `budget_range`.) What they earn does not matter to a coin:
+        it is set to 0 and 1.
+
+        Raises:
+            ConfigError: if `cheap_cost` is not below `dear_cost`.
+        """
+        if not -np.inf < cheap_cost < dear_cost < np.inf:
+            raise ConfigError(
+                f"cheap_cost must be below dear_cost, both finite; got {cheap_cost} and "
+                f"{dear_cost}."
+            )
+        costs = np.array([cheap_cost, dear_cost], np.float64)
+        lows = [cheap.budget_range[0], dear.budget_range[0]]
+        is_one = cheap is dear
+        return cls(
+            policies=(cheap,) if is_one else (cheap, dear),
+            which=np.array([0, 0 if is_one else 1]),
+            budgets=np.maximum(costs, lows),
+            costs=costs,
+            rewards=np.array([0.0, 1.0]),
+        )
+
+    @cached_property
+    def curve(self) -> Frontier:
+        """The frontier of what members are said to cost and earn; `index` has their numbers."""
+        return upper_frontier(self.costs, self.rewards)
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """From 0 (or the least cost, if that is negative) to the cost of the best-paid member."""
+        return min(0.0, float(self.costs.min())), float(self.curve.costs[-1])
+
+    def mixtures(self, budgets: ArrayLike) -> Mixtures[NDArray[Any]]:
+        """Returns which members are played at budgets `[M]`, and with which probability.
+
+        >>> from bmdp.policies import RandomBudgetedPolicy
+        >>> some = RandomBudgetedPolicy(2, 0.0, 1.0)
+        >>> found = Portfolio.coin(some, some, 0.2, 1.0).mixtures([0.0, 0.4, 7.0])
+        >>> found.lower.tolist(), found.upper.tolist(), found.p_upper.tolist()
+        ([0, 0, 1], [0, 1, 1], [0.0, 0.25, 0.0])
+        """
+        held = real_array("budgets", budgets).astype(np.float64)
+        require_shape("budgets", held, (None,), "[M]")
+        within = np.minimum(held, self.budget_range[1])
+        if not self.mixes:
+            return self._best_affordable(within)
+        assert self.curve.index is not None
+        shape = (len(held), len(self.curve))
+        found = best_mixtures(
+            np.broadcast_to(self.curve.costs, shape),
+            np.broadcast_to(self.curve.rewards, shape),
+            within,
+        )
+        lower, upper = self.curve.index[found.lower], self.curve.index[found.upper]
+        return found._replace(lower=lower, upper=upper)
+
+    def _best_affordable(self, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
+        """The best-paid member within each budget, else the cheapest."""
+        order = np.lexsort((-self.rewards, self.costs))  # of equal costs the best paid first
+        best_before = np.maximum.accumulate(self.rewards[order])
+        is_better = np.append(True, self.rewards[order][1:] > best_before[:-1])
+        steps = order[is_better]  # each dearer than the one before, and better paid
+        place = np.searchsorted(self.costs[steps], budgets, side="right") - 1
+        status = np.full(len(budgets), BudgetStatus.TIGHT, np.int8)
+        status[place == len(steps) - 1] = BudgetStatus.SLACK
+        status[place < 0] = BudgetStatus.INFEASIBLE
+        member = steps[np.maximum(place, 0)]
+        certain = np.zeros(len(budgets))
+        cost, reward = self.costs[member], self.rewards[member]
+        return Mixtures(member, member, certain, cost, reward, status)
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> PortfolioTracker:
+        """Starts `N` episodes."""
+        return PortfolioTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+
+
+class PortfolioTracker(EpisodeTracker):
+    """Episodes under a `Portfolio`: those of one member are played together."""
+
+    def __init__(self, portfolio: Portfolio, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+        """Starts one episode for each stream."""
+        self._portfolio = portfolio
+        self._status: IntArray
+        self._followed: list[tuple[IntArray, Tracker]] | None
+        super().__init__(portfolio.budget_range, budgets, streams)
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        """Has members chosen again at the next decision."""
+        super().set_budget(budgets)
+        self._followed = None
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        if self._followed is None:
+            self._followed = self._toss(states)
+        decision = idle_decisions(self._budgets)
+        for chosen, tracker in self._followed:
+            action, next_budget, _ = tracker.decide(states[chosen])
+            decision.action[chosen], decision.next_budget[chosen] = action, next_budget
+        decision.status[~self._ended] = self._status[~self._ended]
+        return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        for chosen, tracker in self._followed or ():
+            tracker.observe(costs[chosen], next_states[chosen], ended[chosen])
+            self._budgets[chosen] = tracker.budgets
+
+    def _toss(self, states: NDArray[Any]) -> list[tuple[IntArray, Tracker]]:
+        """Starts each episode that is going on under one of the members."""
+        portfolio = self._portfolio
+        followed: list[tuple[IntArray, Tracker]] = []
+        found = portfolio.mixtures(self._budgets)
+        draws = self._streams.child("coin").uniforms(self._step, 1)[:, 0]
+        member = np.where(draws < found.p_upper, found.upper, found.lower)
+        self._status = found.status
+        for k in np.unique(member[~self._ended]):
+            chosen = np.flatnonzero((member == k) & ~self._ended)
+            policy = portfolio.policies[portfolio.which[k]]
+            streams = self._streams.child(f"member {k}/{self._step}").take(chosen)
+            tracker = policy.start(states[chosen], float(portfolio.budgets[k]), streams)
+            begin_at = getattr(tracker, "begin_at", None)
+            if begin_at is not None:
+                begin_at(self._step)
+            followed.append((chosen, tracker))
+        return followed
