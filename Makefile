@@ -54,6 +54,7 @@ test-slow: $(VENV)/installed-dev  ## the checks that take longer
 bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
 	$(BIN)/python benchmarks/exact.py --out benchmarks/results/exact.json
+	$(BIN)/python benchmarks/finite.py --out benchmarks/results/finite.json
 	$(BIN)/python benchmarks/envs.py --out benchmarks/results/envs.json
 	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json

@@ -146,7 +146,7 @@ def _ridge(lesson: Lesson) -> Learned:
     from bmdp.models import LinearModel
 
     changes = {"model": LinearModel(), "stages": "own", "valuation": "self", "acting": "average"}
-    return _lagrangian(**changes)(lesson)
+    return _lagrangian(**changes, sharing="none")(lesson)
 
 
 def _scripted(lesson: Lesson) -> Learned:

@@ -202,3 +202,57 @@ def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, t
     assert f"**{report.mean_score:.3f}**" in table[2]
     assert f"| {report.worst_overshoot:.3f} (mean" in table[2]
     assert f"| {report.mean_dial_error:.4f} |" in table[2]
+
+
+def test_the_offline_benchmark_measures_both_methods_on_both_kinds_of_problems(tmp_path):
+    out = tmp_path / "offline.json"
+    script("benchmarks/offline.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["case"], row["method"]) for row in rows] == [
+        ("finite 0", "fitted"),
+        ("finite 0", "importance"),
+        ("finite 0", "importance"),
+        ("corridors", "fitted"),
+        ("corridors", "importance"),
+    ]
+    for row in rows:
+        assert set(row["coverage"]) == {"student", "percentile", "basic"}
+        assert all(0 <= share <= 1 for share in row["coverage"].values())
+        assert np.shape(row["width"]) == np.shape(row["truth"]) == (2, len(row["budgets"]))
+
+
+def test_finite_problems_are_compared(tmp_path):
+    out = tmp_path / "finite.json"
+    script("benchmarks/finite.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    for row in rows.values():
+        best = row["linear program"]
+        assert row["price carried"] == pytest.approx(best, abs=1e-6)
+        assert row["budgets by next state"] == pytest.approx(best, abs=1e-6)
+        assert row["operator T"] <= best + 1e-9
+    assert rows["branches"]["operator T"] == pytest.approx(2.75)
+    assert rows["branches"]["price anew"] == pytest.approx(2.75, abs=1.2)  # 4 standard errors
+
+
+def test_methods_are_compared_on_the_same_episodes(tmp_path, capsys):
+    found = script("benchmarks/comparison.py")
+    tiny = (
+        *("exploration.rounds=2", "exploration.episodes=60"),
+        *("learner.n_budgets=3", "learner.model.centres=10"),
+    )
+    methods = tuple(m for m in found.METHODS if m not in found.ON_GPU_ONLY)
+    found.do(found.Job("slot-filling", 0, methods, 40, 30, "cpu", str(tmp_path), tiny))
+    rows = {row["method"]: row for row in found.rows_of(tmp_path)}
+    assert tuple(rows) == methods
+    for name, row in rows.items():
+        assert len(row["evaluation"]["budgets"]) == 11
+        assert len(row["moved"]) == 3
+        assert 0 < row["calibrated"]["smallest"] <= 1, name
+        assert row["calibrated"]["evaluation"]["n_episodes"] == 40
+    assert rows["BFTQ"]["n_models"] == 10 * 5
+    assert rows["scripted"]["n_models"] == 0
+    np.save(tmp_path / "optimum-slot-filling-0.npy", [[0.0, 0.4], [20.0, 50.0]])
+    capsys.readouterr()
+    found.main(["--out", str(tmp_path), "--table"])
+    table = capsys.readouterr().out
+    assert all(f"| {name} | 1 |" in table for name in methods)

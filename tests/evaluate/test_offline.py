@@ -29,7 +29,14 @@ from bmdp.learn import (
 from bmdp.learn.exploring import ExploringPolicy
 from bmdp.models import KernelModel, TableModel
 from bmdp.models.table import TableQ
-from bmdp.policies import HullPolicy, RandomBudgetedPolicy, StagedPolicy, TabularQ
+from bmdp.policies import (
+    CrossedPolicy,
+    HullPolicy,
+    RandomBudgetedPolicy,
+    StagedPolicy,
+    TabularQ,
+)
+from bmdp.policies.protocol import Options
 
 GRID = np.linspace(0, 2, 11)
 ASKED = [0.2, 0.6, 1.0]
@@ -88,6 +95,10 @@ def solved(seed, horizon):
     steps = budgeted_value_iteration(model, GRID).stages
     tables = (TableQ(np.arange(4), *of_step) for of_step in zip(*steps, strict=True))
     return model, StagedPolicy(tuple(HullPolicy(table, GRID) for table in tables))
+
+
+MODEL, POLICY = solved(1, 3)
+LOG = uniform_log(MODEL, 30, seed=0)
 
 
 def truth(model, policy):
@@ -208,26 +219,64 @@ def every_path(policy, batch, rows, budget):
     return weights
 
 
+def crossed(seed):
+    """A policy with up to four options, some of the same action."""
+    tables = np.random.default_rng(seed).random((2, 2, 4, 3, 11)) * [[[[[1.0]]], [[[2.0]]]]]
+    return CrossedPolicy(*(TableQ(np.arange(4), *table) for table in tables), GRID)
+
+
 def test_weights_are_those_of_all_paths_and_stay_when_an_episode_ends():
-    """8,000 paths: a weight of up to 27 has a deviation of 0.15, at most, and most have less."""
-    model, policy = solved(1, 4)
-    log = uniform_log(model, 40, seed=3)
+    """A weight on a path is up to 81, and half so if it has a choice: a deviation of 0.3, or less.
+
+    That is of 20,000 paths. Most weights have much less.
+    """
+    model, _ = solved(1, 4)
+    policy = StagedPolicy(tuple(map(crossed, range(4))))
+    log = uniform_log(model, 60, seed=3)
     episodes = logged_episodes(log, needs_steps=True)
-    settings = {"discounts": (0.9, 0.5), "n_paths": 8000, "seed": 0}
-    found = weighted_episodes(policy, episodes, budgets=np.array([0.3, 0.7]), **settings)
-    lengths = set()
-    for k in range(40):
-        rows = np.flatnonzero(log.episode == k)
-        lengths.add(len(rows))
-        for b, budget in enumerate((0.3, 0.7)):
-            expected = every_path(policy, log, rows, budget)
-            expected += expected[-1:] * (4 - len(expected))
-            np.testing.assert_allclose(found.weight[b, k], expected, atol=0.5, rtol=0.05)
-        padded = np.zeros((2, 4))
-        padded[:, : len(rows)] = log.reward[rows], log.cost[rows]
-        discounts = np.array([[0.9], [0.5]]) ** np.arange(4)
-        np.testing.assert_allclose(found.paid[:, k], padded * discounts)
-    assert len(lengths) > 2
+    budgets = np.array([0.3, 0.7])
+    settings = {"discounts": (0.9, 0.5), "n_paths": 20_000, "seed": 0}
+    found = weighted_episodes(policy, episodes, budgets=budgets, **settings)
+    rows = [np.flatnonzero(log.episode == k) for k in range(60)]
+    wanted, paid = np.zeros((2, 60, 4)), np.zeros((2, 60, 4))
+    for k, own in enumerate(rows):
+        paid[:, k, : len(own)] = log.reward[own], log.cost[own]
+        for b, budget in enumerate(budgets):
+            weights = every_path(policy, log, own, budget)
+            wanted[b, k] = weights + weights[-1:] * (4 - len(own))
+    np.testing.assert_allclose(found.weight, wanted, atol=0.1, rtol=0.05)
+    discounts = np.array([[[0.9]], [[0.5]]]) ** np.arange(4)
+    np.testing.assert_allclose(found.paid, paid * discounts)
+    assert len({len(own) for own in rows}) > 2
+    assert ((wanted > 0).sum(axis=1) > 10).all()
+
+
+class Forgetful:
+    """Action 0 always at budget 0, and half of the time at 1; next budgets are 0 or 1 by a coin."""
+
+    budget_range = (0.0, 1.0)
+
+    def at_step(self, step):
+        return self
+
+    def options(self, states, budgets):
+        rest = np.where(budgets == 0, 0.0, 0.5)
+        shape = (len(states), 1)
+        action, following = np.tile([0, 0, 1], shape), np.tile([0.0, 1.0, 0.0], shape)
+        return Options(action, following, np.column_stack([(1 - rest) / 2, (1 - rest) / 2, rest]))
+
+
+def test_budgets_of_one_step_are_drawn_independently_of_the_step_before():
+    """A weight is 1, then 1.5 on average, then 1.5 * 1.5; if a coin were kept, (1 + 4) / 2."""
+    log = TransitionBatch(
+        **{"state": np.zeros(3), "action": [0, 0, 0], "reward": np.ones(3), "cost": np.ones(3)},
+        **{"next_state": np.zeros(3), "terminal": [0, 0, 1], "probability": np.full(3, 0.5)},
+        **{"episode": np.zeros(3, int), "step": np.arange(3), "n_actions": 2},
+    )
+    episodes = logged_episodes(log, needs_steps=True)
+    settings = {"discounts": (1.0, 1.0), "n_paths": 10_000, "seed": 0}
+    found = weighted_episodes(Forgetful(), episodes, budgets=np.array([1.0]), **settings)
+    np.testing.assert_allclose(found.weight[0, 0], [1.0, 1.5, 2.25], atol=0.05)
 
 
 def test_an_estimate_divides_by_the_weights_of_each_step():
@@ -345,6 +394,7 @@ def test_first_states_are_drawn_with_their_episodes(columns):
 def test_drawn_episodes_are_whole_and_have_numbers_of_their_own():
     model, _ = solved(1, 4)
     log = uniform_log(model, 12, seed=0)
+    log = TransitionBatch(**log.to_arrays(), n_actions=7)
     mixed = log.take(np.random.default_rng(1).permutation(len(log)))
     episodes = logged_episodes(mixed, needs_steps=True)
     drawn = np.array([3, 3, 0])
@@ -356,6 +406,7 @@ def test_drawn_episodes_are_whole_and_have_numbers_of_their_own():
         np.testing.assert_array_equal(own.state, original.state)
         np.testing.assert_array_equal(own.reward, original.reward)
     assert len(sample) == sum((log.episode == name).sum() for name in names)
+    assert sample.n_actions == 7
     assert episodes.drawn(0, 0).tolist() == list(range(12))
     assert len(set(episodes.drawn(0, 1).tolist())) < 12
     assert (episodes.drawn(0, 1) != episodes.drawn(0, 2)).any()
@@ -371,6 +422,26 @@ def test_the_estimate_is_that_of_fitted_evaluation_whatever_is_repeated():
     assert found.effective_episodes.tolist() == [100.0] * 3
     assert (found.reward_low < found.reward).all()
     np.testing.assert_allclose(found.reward - found.reward_low, found.reward_high - found.reward)
+
+
+class Noting(TableModel):
+    """A table that notes with which seed it is fitted."""
+
+    seeds = []  # noqa: RUF012
+
+    def fitter(self, problem):
+        self.seeds.append(problem.seed)
+        return super().fitter(problem)
+
+
+def test_every_repeat_has_a_model_of_its_own_seed():
+    """What a model leaves to chance is in the interval, too."""
+    log = uniform_log(MODEL, 20, seed=1)
+    policy = POLICY.stages[0]
+    settings = {"gamma": 0.9, "budgets": ASKED, "seed": 3, "n_budgets": 11}
+    evaluate_offline(policy, log, model=Noting(), **settings, n_bootstrap=5)
+    assert Noting.seeds[0] == 3
+    assert len(set(Noting.seeds)) == len(Noting.seeds) == 6
 
 
 def test_an_interval_is_students_of_effective_episodes_or_of_repeats():
@@ -549,10 +620,6 @@ def test_what_it_finds_cannot_be_changed():
         OfflineEvaluation(**columns | {"cost": np.zeros(3)})
     with pytest.raises(ConfigError, match="method must be one of fitted, importance"):
         OfflineEvaluation(**columns | {"method": "guess"})
-
-
-MODEL, POLICY = solved(1, 3)
-LOG = uniform_log(MODEL, 30, seed=0)
 
 
 class ByEpisode:

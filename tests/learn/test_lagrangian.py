@@ -11,7 +11,7 @@ from bmdp import FTQ, ConfigError, FTQConfig
 from bmdp.exact.price_dial import price_dial
 from bmdp.learn import LagrangianConfig, LagrangianFTQ
 from bmdp.learn.lagrangian import PricedFit, fit_prices, refined
-from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression, TableModel
+from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression, TableModel
 from bmdp.policies import MultiplierPolicy, Portfolio, StagedPolicy, SwitchingPolicy
 
 PRICES = (np.inf, 2.0, 1.1, 0.4, 0.0)
@@ -66,7 +66,9 @@ def test_a_single_price_is_what_fitted_q_iteration_finds():
         np.testing.assert_allclose(mine, other, atol=1e-5)
 
 
-@pytest.mark.parametrize("model", [NETWORK, KernelModel(20)])
+@pytest.mark.parametrize(
+    "model", [NETWORK, EncoderNet((16,), (2,)), KernelModel(20), LinearModel()], ids=str
+)
 def test_prices_with_models_of_their_own_learn_as_they_do_alone(model):
     """As one stack of networks, or one after the other."""
     config = LagrangianConfig(
@@ -181,7 +183,7 @@ def test_new_prices_lie_between_neighbours_that_differ(prices, costs, new):
         ({"tolerance": -0.1}, "tolerance must be"),
         ({"sharing": "some"}, "sharing must be one of"),
         ({"plays": "dice"}, "plays must be one of"),
-        ({"model": EncoderNet()}, "an output for each price"),
+        ({"model": EncoderNet(), "sharing": "all"}, "an output for each price"),
         ({"acting": "crossed", "folds": 2}, "acting must be"),
     ],
 )

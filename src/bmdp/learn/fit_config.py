@@ -179,10 +179,10 @@ class LagrangianConfig(FitConfig):
         require_from_0("tolerance", self.tolerance)
         require_choice("sharing", self.sharing, ("all", "none"))
         require_choice("plays", self.plays, ("mixture", "carried", "switching"))
-        if not self.model.covers_grid:
+        if self.sharing == "all" and not self.model.covers_grid:
             raise ConfigError(
-                "model must have an output for each price: FrontierNet, KernelModel, LinearModel "
-                f"or TableModel; got {type(self.model).__name__}."
+                "with sharing 'all' the model must have an output for each price: FrontierNet, "
+                f"KernelModel or TableModel; got {type(self.model).__name__}."
             )
         if self.acting == "crossed":
             raise ConfigError("acting must be 'average' or 'pooled' with prices; got 'crossed'.")

@@ -133,7 +133,9 @@ class PricedFit(Fit):
         def make(part: Problem) -> Fitter:
             return make_fitter(self.config.model, part, self.config.regression, self.device)
 
-        return make(problem) if self.config.sharing == "all" else SeparateFitter(problem, make)
+        if self.config.sharing == "all":
+            return make(problem)
+        return SeparateFitter(problem, make, covers_grid=self.config.model.covers_grid)
 
     def _greedy(self, choosing: Tensor, valuing: Tensor, asked: Tensor) -> NextValues:
         numbers = asked.long()

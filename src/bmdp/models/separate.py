@@ -39,13 +39,17 @@ class SideBySideQ:
 class SeparateFitter:
     """`E` models for each output, where `E` is what the problem says."""
 
-    def __init__(self, problem: Problem, make: Callable[[Problem], Fitter]) -> None:
+    def __init__(
+        self, problem: Problem, make: Callable[[Problem], Fitter], *, covers_grid: bool
+    ) -> None:
         """Makes models that know nothing.
 
         Args:
             problem: with as many outputs as its grid is long.
             make: makes the models of one output.
+            covers_grid: whether these are fitted on a grid, or at labels of their rows.
         """
+        self._covers_grid = covers_grid
         self._fitters = [
             make(replace(problem, beta_grid=np.zeros(1), seed=problem.seed + 7919 * m))
             for m in range(len(problem.beta_grid))
@@ -53,7 +57,7 @@ class SeparateFitter:
 
     def fit(self, name: str, budgets: Tensor, targets: Tensor) -> FitRecord:
         """Fits each output to its targets, of `[N, M, 2]`."""
-        one = budgets[:1] * 0
+        one = self._only(targets)
         networks = [f for f in self._fitters if isinstance(f, NetworkFitter)]
         if len(networks) == len(self._fitters):
             tasks = [Task(f, one, targets[:, m : m + 1]) for m, f in enumerate(networks)]
@@ -69,7 +73,7 @@ class SeparateFitter:
 
     def error(self, budgets: Tensor, targets: Tensor) -> float:
         """Mean error over outputs."""
-        one = budgets[:1] * 0
+        one = self._only(targets)
         errors = [f.error(one, targets[:, m : m + 1]) for m, f in enumerate(self._fitters)]
         return float(np.mean(errors))
 
@@ -91,3 +95,7 @@ class SeparateFitter:
         for m, fitter in enumerate(self._fitters):
             mine = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith(f"{m}/")}
             fitter.restore(mine)
+
+    def _only(self, targets: Tensor) -> Tensor:
+        """The only budget that the models of an output know, for all rows or for each."""
+        return targets.new_zeros(1 if self._covers_grid else (len(targets), 1))
