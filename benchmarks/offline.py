@@ -4,10 +4,11 @@
 
 *Finite*: random models of 5 states, 3 actions and 3 steps, the policy of budgeted value iteration,
 logs of random actions, exact values as truth. *Corridors*: a policy that was learned once, logs of
-other episodes, a third of whose acts are random, and 20,000 played episodes as truth. Both methods
-of `evaluate_offline`, with the intervals that it gives ("student") and with two others that the
-same repeats allow: between quantiles of the repeats ("percentile"), and these mirrored at the
-estimate ("basic"). Coverage should be 0.95; *deviation* is that of estimates from log to log.
+other episodes, a third of whose acts are random, and 300,000 played episodes as truth: intervals of
+costs are so narrow that fewer would not do. Both methods of `evaluate_offline`, with the intervals
+that it gives ("student") and with two others that the same repeats allow: between quantiles of the
+repeats ("percentile"), and these mirrored at the estimate ("basic"). Coverage should be 0.95;
+*deviation* is that of estimates from log to log.
 """
 
 from __future__ import annotations
@@ -165,15 +166,16 @@ CORRIDORS = EnvConfig("corridors", {})
 
 def corridors_case(rounds: int, episodes: int, centres: int, n_truth: int) -> Case:
     """A policy that is learned once, and played."""
-    model = KernelModel(centres)
-    learner = BFTQConfig(gamma=1.0, n_budgets=11, model=model, valuation="self", stages="shared")
+    learner = BFTQConfig(
+        gamma=1.0, n_budgets=11, model=KernelModel(60), valuation="self", stages="shared"
+    )
     how = Exploration(rounds, episodes, decay=0.002, floor=0.2, hold=3)
     policy = explore(TrainingSpec(CORRIDORS, learner, how), seed=0, device="cpu").policy
     asked = np.linspace(0, 1, 5)
     played = bmdp.evaluate(policy, CORRIDORS.spec(), budgets=asked, n_episodes=n_truth, seed=1)
     truth = np.stack([played.discounted_reward_mean, played.discounted_cost_mean], axis=1)
     assert isinstance(policy, StagedPolicy)
-    return Case("corridors", policy, 1.0, asked, truth, model)
+    return Case("corridors", policy, 1.0, asked, truth, KernelModel(centres))
 
 
 def corridors_logs(policy: SteppedPolicy, size: Size) -> Iterable[TransitionBatch]:
@@ -216,8 +218,8 @@ def main(arguments: list[str] | None = None) -> None:
         ):
             chosen = few if asked.quick else size
             rows.append(measure(case, method, chosen, finite_logs(model, chosen)))
-    case = corridors_case(1, 60, 10, 100) if asked.quick else corridors_case(4, 500, 60, 20_000)
-    for method, size in (("fitted", Size(12, 2000, 20)), ("importance", Size(12, 2000, 300))):
+    case = corridors_case(1, 60, 10, 100) if asked.quick else corridors_case(4, 500, 100, 300_000)
+    for method, size in (("fitted", Size(12, 2000, 20)), ("importance", Size(40, 2000, 300))):
         chosen = few if asked.quick else size
         rows.append(measure(case, method, chosen, corridors_logs(case.policy, chosen)))
     records.write({"rows": rows}, asked.out)

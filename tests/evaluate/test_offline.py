@@ -529,9 +529,9 @@ def test_fitted_intervals_cover_as_often_as_they_say():
 @pytest.mark.parametrize("n_steps", [2, 3])
 @both_methods
 def test_intervals_cover_as_often_as_they_say_in_many_logs(method, n_steps):
-    n_bootstrap = 50 if method is FITTED else 300
-    n_covered, _ = coverage(method, 300, 600, n_steps, n_bootstrap=n_bootstrap)
-    assert_covered(n_covered, 300, 0.93)
+    n_logs, n_bootstrap = (200, 30) if method is FITTED else (600, 200)
+    n_covered, _ = coverage(method, n_logs, 600, n_steps, n_bootstrap=n_bootstrap)
+    assert_covered(n_covered, n_logs, 0.93)
 
 
 # Against playing

@@ -146,6 +146,19 @@ def test_a_mixture_of_prices_spends_the_budget_of_a_bandit():
     assert tracker.decide(states).action.mean() == pytest.approx(0.3, abs=0.04)
 
 
+def test_a_margin_takes_away_what_is_little_above_the_chord():
+    config = LagrangianConfig(
+        gamma=1.0, model=KernelModel(20), prices=(2.0, 1.0, 0.5), iterations=1, folds=2
+    )
+    plain, wary = (
+        LagrangianFTQ(replace(config, margin=margin)).fit(bandit(400), seed=0, device="cpu")
+        for margin in (0.0, 0.3)
+    )
+    np.testing.assert_array_equal(plain.costs, wary.costs)
+    assert wary.rewards[1] == pytest.approx(plain.rewards[1] - 0.3)
+    assert len(wary.curve) == 2
+
+
 def test_prices_are_made_of_the_data_and_refined_where_costs_jump():
     config = LagrangianConfig(gamma=1.0, model=KernelModel(20), iterations=1, folds=2)
     batch = bandit(400)

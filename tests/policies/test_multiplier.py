@@ -111,6 +111,14 @@ def test_what_is_paid_is_taken_off_with_the_discount_of_costs():
     assert tracker.budgets == pytest.approx([0.6, 0.0])
 
 
+def test_with_a_margin_a_price_counts_if_it_earns_that_much_above_the_chord():
+    """The risk at the good branch is 2.25 above the chord from nothing to both risks."""
+    for margin, earned in ((2.0, 5.0), (2.5, 2.75)):
+        reward, cost, error = played(MultiplierPolicy(DIAL, margin=margin), 0.5)
+        assert reward == pytest.approx(earned, abs=4 * error)
+        assert cost == pytest.approx(0.5, abs=0.035)
+
+
 def test_a_price_is_played_by_its_number():
     model, start = PROBLEM.model, PROBLEM.start
     good, _ = branch_states()
@@ -151,6 +159,8 @@ def test_wrong_settings_are_refused(kind):
         kind(DIAL, gamma=1.5)
     with pytest.raises(ConfigError, match="must be a PriceDial"):
         kind(HullPolicy(DIAL.q_function, np.arange(5.0)))
+    with pytest.raises(ConfigError, match="margin must be from 0 on"):
+        MultiplierPolicy(DIAL, margin=-1.0)
     with pytest.raises(ConfigError, match="carries must be one of"):
         MultiplierPolicy(DIAL, carries="nothing")
 

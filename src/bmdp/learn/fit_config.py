@@ -44,6 +44,8 @@ class FitConfig:
             to does not depend on the step; those of the last step are apart. "alike": the same, and
             what the last step earns and pays is told by all transitions, too. The policy counts
             steps itself: numbers of the state that the step determines are not looked at.
+        margin: scaled reward that a point must earn above the chord to count, but for the ends of a
+            frontier; 0 for none.
         reward_scale: that rewards are divided by; the largest magnitude of the data, if not given.
         chunk: states that are valued at a time.
     """
@@ -60,6 +62,7 @@ class FitConfig:
     caution: float = 1.0
     acting: Literal["average", "pooled", "crossed"] = "average"
     stages: Literal["none", "own", "shared", "alike"] = "none"
+    margin: float = 0.0
     reward_scale: float | None = None
     chunk: int = 16384
 
@@ -80,6 +83,7 @@ class FitConfig:
         if not np.isfinite(self.caution):
             raise ConfigError(f"caution must be finite; got {self.caution}.")
         require_from_0("stop_delta", self.stop_delta)
+        require_from_0("margin", self.margin)
         if self.reward_scale is not None and not self.reward_scale > 0:
             raise ConfigError(f"reward_scale must be above 0; got {self.reward_scale}.")
         for name, choices in (
@@ -114,8 +118,6 @@ class BFTQConfig(FitConfig):
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in scaled
             rewards; about three times the slope from the cheapest to the best-paid vertex is right;
             0 for no cap.
-        margin: scaled reward that a point must earn above the chord to count, but for the ends of a
-            frontier; 0 for none.
         cost_floor: least Q_c that is believed.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
@@ -124,7 +126,6 @@ class BFTQConfig(FitConfig):
 
     n_budgets: int = 41
     slope_cap: float = 4.0
-    margin: float = 0.0
     cost_floor: float = 0.0
     labels: Literal["uniform", "stored"] = "uniform"
     n_labels: int = 1
@@ -135,7 +136,6 @@ class BFTQConfig(FitConfig):
         require_count("n_budgets", self.n_budgets, 2)
         require_count("n_labels", self.n_labels, 1)
         require_from_0("slope_cap", self.slope_cap)
-        require_from_0("margin", self.margin)
         require_choice("labels", self.labels, ("uniform", "stored"))
 
     @property

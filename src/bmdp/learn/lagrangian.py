@@ -32,6 +32,7 @@ from bmdp.learn.targets import NextValues
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Fitter, Problem
 from bmdp.models.separate import SeparateFitter
+from bmdp.policies.greedy import lowered
 from bmdp.policies.multiplier import MultiplierPolicy, PriceDials, SwitchingPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.priced import PriceDial, best_actions
@@ -52,17 +53,20 @@ class PricedDial:
     prices: FloatArray  # [M], falling
     costs: FloatArray  # [M]
     rewards: FloatArray  # [M]
+    scale: float  # of rewards
 
     def policy(self, config: LagrangianConfig) -> PricedPlay:
         """Plays within a budget by them, as settings say."""
         ends, gamma = config.budget_range, config.discount_of_costs
+        margin = config.margin * self.scale
         if config.plays == "carried":
-            return MultiplierPolicy(self.dial, *ends, gamma=gamma)
+            return MultiplierPolicy(self.dial, *ends, gamma=gamma, margin=margin)
         if config.plays == "switching":
             return SwitchingPolicy(self.dial, *ends, gamma=gamma)
         numbers = np.arange(len(self.prices))
         of_one = np.zeros_like(numbers), numbers.astype(np.float64)
-        return Portfolio((self.dial,), *of_one, self.costs, self.rewards)
+        rewards = lowered(self.costs[None], self.rewards[None], margin)[0]
+        return Portfolio((self.dial,), *of_one, self.costs, rewards)
 
 
 def fit_prices(
@@ -161,24 +165,26 @@ def _fit(
     noting: tuple[Note, Keeper | None],
 ) -> PricedDial:
     """Learns a policy for each of the prices of the settings."""
-    on = device_of(config.model, device)
+    on, scale = device_of(config.model, device), reward_scale(config, batch.reward)
     if config.stages != "none":
         stages = Stages(PricedFit, config, batch, seed, on)
         staged = fit_stages(stages, *noting)
-        return _told(staged, staged.at_step(0), batch)
+        return _told(staged, staged.at_step(0), batch, scale)
     fit = PricedFit(config, batch, seed, on)
     run_iterations(fit, config.iterations, *noting)
     policy = fit.policy()
-    return _told(policy, policy, batch)
+    return _told(policy, policy, batch, scale)
 
 
-def _told(dial: PriceDials, first: object, batch: TransitionBatch) -> PricedDial:
+def _told(dial: PriceDials, first: object, batch: TransitionBatch, scale: float) -> PricedDial:
     """Adds what prices are thought to cost and earn at the first states."""
     assert isinstance(first, PriceDial)
     starts = batch.starts()
     points = first.points(batch.state[starts if len(starts) else slice(None)][:1000])
-    means = (np.asarray(m.mean(axis=0), np.float64) for m in (points.costs, points.rewards))
-    return PricedDial(dial, first.prices, *means)
+    costs, rewards = (
+        np.asarray(m.mean(axis=0), np.float64) for m in (points.costs, points.rewards)
+    )
+    return PricedDial(dial, first.prices, costs, rewards, scale)
 
 
 def _first_prices(scale: float) -> tuple[float, ...]:

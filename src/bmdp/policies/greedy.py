@@ -54,7 +54,7 @@ class GreedyRule:
         rewards = q_r.reshape(len(q_r), -1)
         if self.slope_cap > 0:
             costs, rewards = capped(costs, rewards, self.slope_cap)
-        return costs, lowered(costs, rewards, self.margin) if self.margin > 0 else rewards
+        return costs, lowered(costs, rewards, self.margin)
 
 
 PLAIN = GreedyRule()
@@ -86,7 +86,7 @@ def lowered(costs: Any, rewards: Any, margin: float) -> Any:
     >>> lowered(np.array([[0.0, 0.0, 0.5, 1.0]]), np.array([[0.0, 1.0, 2.0, 3.0]]), 0.5).tolist()
     [[-0.5, 1.0, 1.5, 3.0]]
     """
-    if costs.shape[0] == 0:
+    if costs.shape[0] == 0 or margin == 0:
         return rewards
     best = rewards.argmax(1)[:, None]
     least = at(costs, costs.argmin(1)[:, None])

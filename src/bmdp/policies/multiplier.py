@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import require_choice, require_share
+from bmdp.checks import require_choice, require_from_0, require_share
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus, Frontier, best_mixtures
+from bmdp.policies.greedy import lowered
 from bmdp.policies.priced import PriceDial, PricedPoints
 from bmdp.policies.protocol import (
     Decisions,
@@ -58,6 +59,7 @@ class MultiplierPolicy(Policy):
     high: float = 1.0
     carries: Literal["price", "budget"] = "price"
     gamma: float = 1.0  # of costs, where the budget is carried
+    margin: float = 0.0  # reward that a price must earn above the chord to count, but for the ends
 
     why_no_one_step_form = "carries a price that it chose at the start"
 
@@ -65,6 +67,7 @@ class MultiplierPolicy(Policy):
         """Checks the settings."""
         _check(self.dial, self.low, self.high, self.gamma)
         require_choice("carries", self.carries, ("price", "budget"))
+        require_from_0("margin", self.margin)
 
     @property
     def budget_range(self) -> tuple[float, float]:
@@ -176,7 +179,8 @@ class MultiplierTracker(_PricedTracker):
     def _choose(self, points: PricedPoints, going: IntArray) -> None:
         """Chooses prices for the budgets held."""
         held = np.minimum(self._budgets[going], self._budget_range[1])
-        found = best_mixtures(points.costs, points.rewards, held)
+        rewards = lowered(points.costs, points.rewards, self._policy.margin)
+        found = best_mixtures(points.costs, rewards, held)
         uniforms = self._streams.take(going).uniforms(self._step, 1)[:, 0]
         self._numbers[going] = np.where(uniforms < found.p_upper, found.upper, found.lower)
         above = self._budgets[going] > self._budget_range[1]
