@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import add_row, do_all, measured, moved_errors, on_device, optimum_of, rows_of
+from measuring import (
+    add_row,
+    do_all,
+    measured,
+    moved_errors,
+    on_device,
+    optimum_of,
+    options,
+    require_known,
+    rows_of,
+)
 
 CONFIDENCE = 0.95
 SCRIPTS = {
@@ -280,7 +290,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.device == "cpu":
         methods = [m for m in methods if m not in ON_GPU_ONLY or arguments.only]
     jobs = []
-    for task in arguments.tasks or TASKS:
+    for task in arguments.asked or TASKS:
         for seed in range(int(first), int(last)):
             able = [m for m in methods if m != "scripted" or task in SCRIPTS]
             left = tuple(m for m in able if (task, m, seed) not in done)
@@ -346,29 +356,14 @@ def _calibrated_cells(rows: list[dict[str, Any]], optimum: Any) -> tuple[str, st
 
 def main(arguments: list[str] | None = None) -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--seeds", default="0:5", help="first:last, without the last")
-    parser.add_argument("--only", nargs="*", help="methods, if not all")
-    parser.add_argument("--tests", type=int, default=20_000, help="test episodes a budget")
+    parser = options(__doc__ or "", "task", TASKS)
     parser.add_argument(
         "--calibrating", type=int, default=5_000, help="episodes of each member; 0 for none"
     )
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", nargs="*", default=[], help="changes of the presets")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--table", action="store_true", help="print what is there")
     found = parser.parse_args(arguments)
-    for kind, known, asked in (
-        ("task", TASKS, found.tasks),
-        ("method", METHODS, found.only or []),
-    ):
-        unknown = set(asked) - set(known)
-        if unknown:
-            parser.error(f"no {kind} is called {', '.join(unknown)}; there are {', '.join(known)}.")
+    require_known(parser, "task", found.asked, TASKS)
+    require_known(parser, "method", found.only, METHODS)
     print_table(found.out) if found.table else run(found)
 
 

@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import add_row, do_all, measured, moved_errors, on_device, optimum_of, rows_of
+from measuring import (
+    add_row,
+    do_all,
+    measured,
+    moved_errors,
+    on_device,
+    optimum_of,
+    options,
+    require_known,
+    rows_of,
+)
 
 
 @dataclass(frozen=True)
@@ -314,7 +324,7 @@ def run(arguments: argparse.Namespace) -> None:
     done = {(r["study"], r["name"], r["seed"]) for r in rows_of(arguments.out)}
     first, _, last = arguments.seeds.partition(":")
     jobs = []
-    for name in arguments.studies:
+    for name in arguments.asked:
         for seed in range(int(first), int(last)):
             names = [v.name for v in STUDIES[name].variants if (name, v.name, seed) not in done]
             names = [n for n in names if not arguments.only or n in arguments.only]
@@ -357,21 +367,9 @@ def print_table(folder: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
-    parser.add_argument("--seeds", default="0:10", help="first:last, without the last")
-    parser.add_argument("--only", nargs="*", help="variants, if not all")
-    parser.add_argument("--tests", type=int, default=20_000, help="test episodes a budget")
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--table", action="store_true", help="print what is there")
+    parser = options(__doc__ or "", "study", STUDIES)
     found = parser.parse_args(arguments)
-    unknown = set(found.studies) - set(STUDIES)
-    if unknown:
-        parser.error(f"no study is called {', '.join(unknown)}; there are {', '.join(STUDIES)}.")
+    require_known(parser, "study", found.asked, STUDIES)
     print_table(found.out) if found.table else run(found)
 
 

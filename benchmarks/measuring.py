@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import time
@@ -13,6 +14,31 @@ import numpy as np
 
 BUDGETS = np.linspace(0, 1, 11)
 MOVES = (0.0, 0.5, 1.0)  # budgets before the dial is moved
+
+
+def options(about: str, what: str, known: Iterable[str]) -> argparse.ArgumentParser:
+    """The command line of a study: of what, which seeds, by how many processes, and where to."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("asked", nargs="*", metavar=what.upper(), help=", ".join(known))
+    parser.add_argument("--seeds", default="0:5", help="first:last, without the last")
+    parser.add_argument("--only", nargs="*", default=[], help="some of what is compared")
+    parser.add_argument("--tests", type=int, default=20_000, help="test episodes a budget")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--table", action="store_true", help="print what is there")
+    return parser
+
+
+def require_known(
+    parser: argparse.ArgumentParser, kind: str, asked: Iterable[str], known: Iterable[str]
+) -> None:
+    """Ends the program if something is asked for that there is not."""
+    unknown = sorted(set(asked) - set(known))
+    if unknown:
+        parser.error(f"no {kind} is called {', '.join(unknown)}; there are {', '.join(known)}.")
 
 
 def do_all(do: Callable[[Any], None], jobs: Iterable[Any], workers: int) -> None:

@@ -1,4 +1,4 @@
-"""What the members of a portfolio cost and earn, measured by playing them: the calibration curve.
+"""What the members of a portfolio cost and earn, by playing them or by logs: the calibration curve.
 
 Paper: the figure of the Lagrangian appendix, cost against multiplier, and its two rules.
 """
@@ -6,17 +6,23 @@ Paper: the figure of the Lagrangian appendix, cost against multiplier, and its t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_choice, require_count
+from bmdp.data import TransitionBatch
 from bmdp.envs.slots import find_spec
 from bmdp.evaluate.episodes import Job, Setting
 from bmdp.evaluate.workers import Progress, play_plans
 from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.priced import PriceDial
+
+if TYPE_CHECKING:
+    from bmdp.learn.fitted import StageKind
+    from bmdp.models import Model
 
 _N_GROUPS = 10  # of episodes, for the largest deviation
 
@@ -60,6 +66,50 @@ def measure_portfolio(  # noqa: PLR0913
         played, _ = play_plans(policy, setting, plans, workers=workers, progress=progress)
         rewards[members] = [returns.discounted_reward.mean() for returns in played]
         costs[members] = [_cost(returns.discounted_cost, by) for returns in played]
+    return replace(portfolio, costs=costs, rewards=rewards)
+
+
+def predict_portfolio(  # noqa: PLR0913
+    portfolio: Portfolio,
+    batch: TransitionBatch,
+    *,
+    gamma: float,
+    cost_gamma: float | None = None,
+    seed: int,
+    model: Model | None = None,
+    device: str = "auto",
+    stages: StageKind | None = None,
+) -> Portfolio:
+    """Returns the portfolio with costs and rewards of its members as logged episodes tell them.
+
+    By fitted evaluation (`bmdp.fitted_evaluation`, whose arguments these are), which is honest on
+    episodes that had no part in choosing the policies.
+
+    Raises:
+        PolicyError: if a policy does not say with which probabilities it acts.
+        DataError: if the batch lacks what is needed.
+    """
+    from bmdp.learn.fitted import fitted_evaluation
+
+    costs, rewards = np.zeros((2, len(portfolio.which)))
+    for number, policy in enumerate(portfolio.policies):
+        members = np.flatnonzero(portfolio.which == number)
+        low, high = policy.budget_range
+        # A dial of prices has whole numbers on it; others are interpolated on a fine grid.
+        is_whole = isinstance(policy.at_step(0), PriceDial) if hasattr(policy, "at_step") else False
+        found = fitted_evaluation(
+            policy,  # type: ignore[arg-type]
+            batch,
+            gamma=gamma,
+            cost_gamma=cost_gamma,
+            budgets=portfolio.budgets[members],
+            model=model,
+            seed=seed,
+            device=device,
+            n_budgets=max(2, round(high - low) + 1) if is_whole else 41,
+            stages=stages,
+        )
+        costs[members], rewards[members] = found.cost, found.reward
     return replace(portfolio, costs=costs, rewards=rewards)
 
 
