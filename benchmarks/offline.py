@@ -2,13 +2,13 @@
 
     python benchmarks/offline.py --out benchmarks/results/offline.json
 
-*Finite*: random models of 5 states, 3 actions and 3 steps, the policy of budgeted value iteration,
-logs of random actions, exact values as truth. *Corridors*: a policy that was learned once, logs of
-other episodes, a third of whose acts are random, and 300,000 played episodes as truth: intervals of
-costs are so narrow that fewer would not do. Both methods of `evaluate_offline`, with the intervals
-that it gives ("student") and with two others that the same repeats allow: between quantiles of the
-repeats ("percentile"), and these mirrored at the estimate ("basic"). Coverage should be 0.95;
-*deviation* is that of estimates from log to log.
+*Finite*: random models of 5 states, 3 actions and 3 or 5 steps, the policy of budgeted value
+iteration, logs of random actions, exact values as truth. *Corridors*: a policy that was learned
+once, logs of other episodes, a third of whose acts are random, and 300,000 played episodes as
+truth, by whose own interval the judged one is widened. Both methods of `evaluate_offline`, with the
+intervals that it gives ("student") and with two others that the same repeats allow: between
+quantiles of the repeats ("percentile"), and these mirrored at the estimate ("basic"). Coverage
+should be 0.95; *deviation* is that of estimates from log to log.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Case(NamedTuple):
     gamma: float
     budgets: FloatArray  # [B]
     truth: FloatArray  # [B, 2], reward and cost
+    doubt: FloatArray  # [B, 2], half width of the interval of the truth, if it was played
     model: Model
 
 
@@ -102,7 +103,9 @@ def measure(case: Case, method: str, size: Size, logs: Iterable[TransitionBatch]
             "basic": (2 * found[0] - high, 2 * found[0] - low),
         }
         for kind, (least, most) in ends.items():
-            hits[kind].append((least <= case.truth + 1e-6) & (case.truth <= most + 1e-6))
+            half = np.minimum((most - least) / 2, 1e9)  # it may be the whole line
+            more = np.hypot(half, case.doubt) - half + 1e-6
+            hits[kind].append((least - more <= case.truth) & (case.truth <= most + more))
         widths.append(ends["student"][1] - ends["student"][0])
         told.append(found[0])
         effective.append(n)
@@ -117,6 +120,7 @@ def measure(case: Case, method: str, size: Size, logs: Iterable[TransitionBatch]
         "student": np.mean(hits["student"], axis=0).round(3).T.tolist(),  # of rewards, of costs
         "effective_episodes": np.mean(effective, axis=0).round(1).tolist(),
         "truth": case.truth.T.round(4).tolist(),
+        "doubt": case.doubt.T.round(4).tolist(),
         "error": (np.mean(told, axis=0) - case.truth).T.round(4).tolist(),
         "deviation": deviation.T.round(4).tolist(),
         "width": np.median(widths, axis=0).T.round(4).tolist(),
@@ -132,18 +136,18 @@ def with_probability(batch: TransitionBatch, probability: FloatArray) -> Transit
     return TransitionBatch(**columns, n_actions=batch.n_actions)
 
 
-def finite_case(seed: int) -> tuple[Case, FiniteBMDP]:
-    """The policy of budgeted value iteration in a random model of three steps."""
+def finite_case(seed: int, n_steps: int) -> tuple[Case, FiniteBMDP]:
+    """The policy of budgeted value iteration in a random model."""
     drawn = garnet(5, 3, 2, gamma=0.9, rng=np.random.default_rng(seed))
-    model = replace(drawn, horizon=3)
+    model = replace(drawn, horizon=n_steps)
     stages = budgeted_value_iteration(model, GRID).stages
     assert stages is not None
     tables = [TableQ(np.arange(5), *of_step) for of_step in zip(*stages, strict=True)]
     policy = StagedPolicy(tuple(HullPolicy(table, GRID) for table in tables))
     values = evaluate_policy(model, cast(Any, policy), GRID)
-    asked = [1, 3, 6]
+    asked, name = [1, 3, 6], f"finite {seed}, {n_steps} steps"
     truth = np.stack([of_states[0, asked] for of_states in values], axis=1)
-    return Case(f"finite {seed}", policy, 0.9, GRID[asked], truth, TableModel()), model
+    return Case(name, policy, 0.9, GRID[asked], truth, 0 * truth, TableModel()), model
 
 
 def finite_logs(model: FiniteBMDP, size: Size) -> Iterable[TransitionBatch]:
@@ -174,8 +178,9 @@ def corridors_case(rounds: int, episodes: int, centres: int, n_truth: int) -> Ca
     asked = np.linspace(0, 1, 5)
     played = bmdp.evaluate(policy, CORRIDORS.spec(), budgets=asked, n_episodes=n_truth, seed=1)
     truth = np.stack([played.discounted_reward_mean, played.discounted_cost_mean], axis=1)
+    upper = np.stack([played.discounted_reward_high, played.discounted_cost_high], axis=1)
     assert isinstance(policy, StagedPolicy)
-    return Case("corridors", policy, 1.0, asked, truth, KernelModel(centres))
+    return Case("corridors", policy, 1.0, asked, truth, upper - truth, KernelModel(centres))
 
 
 def corridors_logs(policy: SteppedPolicy, size: Size) -> Iterable[TransitionBatch]:
@@ -207,16 +212,17 @@ def _probability(policy: SteppedPolicy, batch: TransitionBatch) -> FloatArray:
 def main(arguments: list[str] | None = None) -> None:
     """Measures and writes."""
     asked = records.options(__doc__, arguments)
-    few = Size(2, 200, 3)
+    few = Size(2, 300, 3)
     rows = []
     for seed in (0,) if asked.quick else (0, 1, 2):
-        case, model = finite_case(seed)
-        for method, size in (
-            ("fitted", Size(200, 200, 30)),
-            ("importance", Size(200, 200, 300)),
-            ("importance", Size(200, 1000, 300)),
+        for method, n_steps, size in (
+            ("fitted", 3, Size(200, 200, 30)),
+            ("importance", 3, Size(200, 200, 300)),
+            ("importance", 3, Size(200, 1000, 300)),
+            ("importance", 5, Size(200, 2000, 300)),
         ):
             chosen = few if asked.quick else size
+            case, model = finite_case(seed, n_steps)
             rows.append(measure(case, method, chosen, finite_logs(model, chosen)))
     case = corridors_case(1, 60, 10, 100) if asked.quick else corridors_case(4, 500, 100, 300_000)
     for method, size in (("fitted", Size(12, 2000, 20)), ("importance", Size(40, 2000, 300))):

@@ -4,8 +4,10 @@ import os
 
 from hypothesis import settings
 
-# Tests run side by side, so that one of them need not use all cores.
+# Tests run side by side, so that one of them need not use all cores; numba's threads, which torch
+# takes for its own number, would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True, database=None)

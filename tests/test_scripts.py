@@ -209,9 +209,10 @@ def test_the_offline_benchmark_measures_both_methods_on_both_kinds_of_problems(t
     script("benchmarks/offline.py").main(["--quick", "--out", str(out)])
     rows = json.loads(out.read_text())["rows"]
     assert [(row["case"], row["method"]) for row in rows] == [
-        ("finite 0", "fitted"),
-        ("finite 0", "importance"),
-        ("finite 0", "importance"),
+        ("finite 0, 3 steps", "fitted"),
+        ("finite 0, 3 steps", "importance"),
+        ("finite 0, 3 steps", "importance"),
+        ("finite 0, 5 steps", "importance"),
         ("corridors", "fitted"),
         ("corridors", "importance"),
     ]

@@ -290,6 +290,31 @@ def test_an_estimate_divides_by_the_weights_of_each_step():
     np.testing.assert_allclose(weighted.effective_episodes(), [1.0])
 
 
+def only(action):
+    """A policy of one action."""
+    q_r = np.zeros((4, 3, 11))
+    q_r[:, action] = 1.0
+    return HullPolicy(TableQ(np.arange(4), q_r, np.zeros_like(q_r)), GRID)
+
+
+def test_an_episode_that_the_policy_would_not_have_played_says_nothing():
+    """The second one takes another action at its first step; the first one ends there."""
+    log = TransitionBatch(
+        **{
+            "state": np.zeros(3),
+            "action": [0, 1, 0],
+            "reward": [3.0, 5.0, 7.0],
+            "cost": np.ones(3),
+        },
+        **{"next_state": np.zeros(3), "terminal": [1, 0, 1], "probability": np.full(3, 0.5)},
+        **{"episode": [0, 1, 1], "step": [0, 0, 1], "n_actions": 3},
+    )
+    settings = {"gamma": 0.9, "budgets": [1.0], "seed": 0, "n_bootstrap": 9}
+    found = evaluate_offline(only(0), log, **settings, **IMPORTANCE)
+    assert (found.reward[0], found.cost[0], found.effective_episodes[0]) == (3.0, 1.0, 1.0)
+    assert (found.reward_low[0], found.cost_high[0]) == (-np.inf, np.inf)
+
+
 def test_the_log_of_the_policy_itself_has_weights_1_and_plain_means():
     """What it hands on is told by what it does, so all paths are the one that was played."""
     model, policy = then_risk()
@@ -669,25 +694,18 @@ def test_what_cannot_be_evaluated_is_refused(method, policy, batch, changes, err
         evaluate_offline(policy, batch, **settings)
 
 
-def never(action):
-    """A policy of one action."""
-    q_r = np.zeros((4, 3, 11))
-    q_r[:, action] = 1.0
-    return HullPolicy(TableQ(np.arange(4), q_r, np.zeros_like(q_r)), GRID)
-
-
 @pytest.mark.parametrize(
     ("policy", "batch", "error", "message"),
     [
         (POLICY, changed(LOG, probability=None), DataError, 'give probability.*method="fitted"'),
         (POLICY, changed(LOG, step=None), DataError, "give step of each row"),
         (
-            never(2),
+            only(2),
             changed(LOG, action=LOG.action % 2),
             DataError,
             "no logged episode could have been played by the policy at budget 1: at step 0",
         ),
-        (OnlyAtAll(never(0).q_function, GRID), LOG, PolicyError, "it has no `options`"),
+        (OnlyAtAll(only(0).q_function, GRID), LOG, PolicyError, "it has no `options`"),
     ],
 )
 def test_what_cannot_be_weighted_is_refused(policy, batch, error, message):

@@ -96,6 +96,10 @@ def evaluate_offline(  # noqa: PLR0913
 ) -> OfflineEvaluation:
     """Returns what a policy will earn and pay at each budget, told from logged episodes.
 
+    Intervals are estimate +- q s: s is the deviation of the evaluation over samples of episodes,
+    and q Student's quantile of the effective episodes, or of the number of samples. Of three kinds
+    this one covered best (docs/offline.md), and it needs the fewest samples.
+
     Args:
         policy: one whose probabilities are known: what a learner returned, or a `HullPolicy`.
         batch: whole episodes that had no part in choosing the policy. To "importance", nothing
@@ -109,10 +113,10 @@ def evaluate_offline(  # noqa: PLR0913
             with "fitted", and 1,000 times with "importance". With 0 there are no intervals.
         seed: of all that is random.
         model: of "fitted", as are `device`, `stages` and `n_budgets`: see `fitted_evaluation`.
-            A small one and few budgets save time.
+            A smaller one saves time.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         stages: "shared", "own" or "none"; what suits the policy, if not given.
-        n_budgets: of the grid.
+        n_budgets: of the grid; best the policy's own.
         n_paths: of budgets that "importance" draws for each episode.
         workers: number of processes for "fitted". With more than one, the policy must be one that
             can be saved, and a script must start its work under `if __name__ == "__main__":`.
