@@ -11,9 +11,9 @@ weight that would tell as much in importance sampling. The quantile q is that of
 n - 1 degrees of freedom, or one less than the number of repeats, if there are fewer. Of plain means
 that is Student's interval.
 
-Intervals between quantiles of the repeats were measured to cover less often, with both methods
-(docs/offline.md), and need more repeats. They suffer from rows that occur twice in a sample: to a
-model these look like less noise than there is.
+On finite problems intervals between quantiles of the repeats cover less often, with both methods
+(docs/offline.md). They need more repeats, and are shifted by rows that occur twice in a sample: to
+a model these look like less noise than there is.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def evaluate_offline(  # noqa: PLR0913
     """Returns what a policy will earn and pay at each budget, told from logged episodes.
 
     Intervals are estimate +- q s: s is the deviation of the evaluation over samples of episodes,
-    and q Student's quantile of the effective episodes, or of the number of samples. Of three kinds
-    this one covered best (docs/offline.md), and it needs the fewest samples.
+    and q Student's quantile of the effective episodes, or of the number of samples. On finite
+    problems this kind covers best of three, and it needs the fewest samples (docs/offline.md).
 
     Args:
         policy: one whose probabilities are known: what a learner returned, or a `HullPolicy`.
