@@ -6,7 +6,7 @@ Paper: the figure of the Lagrangian appendix, cost against multiplier, and its t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
@@ -19,6 +19,7 @@ from bmdp.evaluate.episodes import Job, Setting
 from bmdp.evaluate.workers import Progress, play_plans
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.priced import PriceDial
+from bmdp.policies.protocol import SteppedPolicy
 
 if TYPE_CHECKING:
     from bmdp.learn.fitted import StageKind
@@ -94,11 +95,12 @@ def predict_portfolio(  # noqa: PLR0913
     costs, rewards = np.zeros((2, len(portfolio.which)))
     for number, policy in enumerate(portfolio.policies):
         members = np.flatnonzero(portfolio.which == number)
-        low, high = policy.budget_range
+        stepped = cast(SteppedPolicy, policy)
+        first = stepped.at_step(0) if hasattr(stepped, "at_step") else None
         # A dial of prices has whole numbers on it; others are interpolated on a fine grid.
-        is_whole = isinstance(policy.at_step(0), PriceDial) if hasattr(policy, "at_step") else False
+        n_budgets = max(2, len(first.prices)) if isinstance(first, PriceDial) else 41
         found = fitted_evaluation(
-            policy,  # type: ignore[arg-type]
+            stepped,
             batch,
             gamma=gamma,
             cost_gamma=cost_gamma,
@@ -106,7 +108,7 @@ def predict_portfolio(  # noqa: PLR0913
             model=model,
             seed=seed,
             device=device,
-            n_budgets=max(2, round(high - low) + 1) if is_whole else 41,
+            n_budgets=n_budgets,
             stages=stages,
         )
         costs[members], rewards[members] = found.cost, found.reward

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,7 +15,7 @@ from bmdp.models import EncoderNet, FrontierNet, Model, Regression
 
 
 @dataclass(frozen=True)
-class FitConfig:
+class FitConfig(ABC):
     """Settings that all ways of fitted Q-iteration with several models have.
 
     Args:
@@ -104,9 +105,9 @@ class FitConfig:
         return self.gamma if self.cost_gamma is None else self.cost_gamma
 
     @property
+    @abstractmethod
     def beta_grid(self) -> FloatArray:
         """What values are estimated at, rising."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
