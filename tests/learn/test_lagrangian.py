@@ -40,6 +40,15 @@ def test_with_all_transitions_it_finds_the_exact_values_of_every_price(seed, sha
     )
 
 
+@pytest.mark.parametrize("scale", [None, 7.0])
+def test_prices_are_in_rewards_as_they_are_whatever_their_scale(scale):
+    model = fraction_model(0, 0.75)
+    batch = exhaustive_batch(model, parts=4, n_copies=2)
+    found = fit_prices(replace(EXACT, reward_scale=scale), batch, seed=0, device="cpu")
+    costs, exact = (dial.points(STATES).costs for dial in (found.dial, price_dial(model, PRICES)))
+    np.testing.assert_allclose(costs, exact, atol=5e-5)
+
+
 @pytest.mark.parametrize("stages", ["own", "shared"])
 def test_backwards_it_finds_the_exact_values_at_every_step(stages):
     model = fraction_model(1, 0.75, horizon=3)
