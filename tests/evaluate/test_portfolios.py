@@ -26,6 +26,16 @@ def test_costs_and_rewards_are_those_of_each_member():
     assert found.policies == MEMBERS.policies
 
 
+def test_progress_counts_episodes_of_all_policies():
+    other = price_dial(PROBLEM.model, (1.0, 0.0))
+    two = Portfolio((DIAL, other), np.array([0, 1]), np.zeros(2), np.zeros(2), np.arange(2.0))
+    told = []
+    measure_portfolio(
+        two, finite_spec(PROBLEM), n_episodes=30, seed=0, progress=lambda *now: told.append(now)
+    )
+    assert told == [(30, 60), (60, 60)]
+
+
 def test_the_largest_deviation_is_the_worst_of_ten_groups():
     how = {"n_episodes": 400, "seed": 0}
     mean, worst = (

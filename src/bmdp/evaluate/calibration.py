@@ -28,7 +28,7 @@ from bmdp.evaluate.statistics import (
     share_interval,
     simultaneous_confidence,
 )
-from bmdp.evaluate.workers import Progress, play_plans
+from bmdp.evaluate.workers import Progress, part_of, play_plans
 from bmdp.policies.calibrated import CalibratedPolicy, Certificate
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.protocol import BudgetedPolicy
@@ -267,12 +267,7 @@ def _play(
     costs: list[FloatArray] = []
     gamma, n_all = 1.0, len(members.which) * n_episodes
     for number, policy in enumerate(members.policies):
-        n_before = len(costs) * n_episodes
-
-        def report(done: int, _: int, before: int = n_before) -> None:
-            if progress is not None:
-                progress(before + done, n_all)
-
+        report = part_of(progress, len(costs) * n_episodes, n_all)
         plans = [
             Job(0, n_episodes, float(members.budgets[k]), f"calibrate/{k}")
             for k in np.flatnonzero(members.which == number)

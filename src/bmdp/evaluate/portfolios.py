@@ -16,7 +16,7 @@ from bmdp.checks import require_choice, require_count
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import find_spec
 from bmdp.evaluate.episodes import Job, Setting
-from bmdp.evaluate.workers import Progress, play_plans
+from bmdp.evaluate.workers import Progress, part_of, play_plans
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.priced import PriceDial
 from bmdp.policies.protocol import SteppedPolicy
@@ -61,10 +61,13 @@ def measure_portfolio(  # noqa: PLR0913
     require_count("workers", workers, 1)
     setting = Setting(find_spec(env), seed, max_steps)
     costs, rewards = np.zeros((2, len(portfolio.which)))
+    n_before, n_all = 0, n_episodes * len(portfolio.which)
     for number, policy in enumerate(portfolio.policies):
         members = np.flatnonzero(portfolio.which == number)
+        report = part_of(progress, n_before, n_all)
+        n_before += n_episodes * len(members)
         plans = [Job(0, n_episodes, float(portfolio.budgets[k]), f"portfolio/{k}") for k in members]
-        played, _ = play_plans(policy, setting, plans, workers=workers, progress=progress)
+        played, _ = play_plans(policy, setting, plans, workers=workers, progress=report)
         rewards[members] = [returns.discounted_reward.mean() for returns in played]
         costs[members] = [_cost(returns.discounted_cost, by) for returns in played]
     return replace(portfolio, costs=costs, rewards=rewards)

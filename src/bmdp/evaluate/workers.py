@@ -17,6 +17,13 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of episodes played so far, and of all."""
 
 
+def part_of(progress: Progress | None, n_before: int, n_all: int) -> Progress | None:
+    """Returns the progress of a part of the episodes, before which some were played."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(n_before + done, n_all)
+
+
 def play_plans(
     policy: BudgetedPolicy,
     setting: Setting,
