@@ -10,6 +10,7 @@ measured as it is and after it was calibrated. Finished rows are kept and not do
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from measuring import (
     add_row,
     do_all,
     measured,
-    moved_errors,
+    move_errors,
     on_device,
     optimum_of,
     options,
@@ -300,58 +301,108 @@ def run(arguments: argparse.Namespace) -> None:
     do_all(do, jobs, arguments.workers)
 
 
-def print_table(folder: Path) -> None:
-    """Prints a table for each task: means over seeds, and how much seeds differ."""
-    from bmdp.evaluate import Evaluation, measure_dial, seed_interval
-
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in sorted(rows_of(folder), key=lambda row: row["seed"]):
-        groups.setdefault((row["task"], row["method"]), []).append(row)
-    for task in dict.fromkeys(task for task, _ in groups):
-        optimum = optimum_of(spec_of(TASKS[task]).env, folder)
-        print(f"\n### {task}\n")
-        columns = ("method", "seeds", "score", "between seeds", "worst overshoot", "dial error")
-        more = ("moved", "seconds", "models", "calibrated: score", "worst overshoot", "from")
-        print("|".join(("", *columns, *more, "")))
-        print("|---" * (len(columns) + len(more)) + "|")
-        for method in METHODS:
-            rows = groups.get((task, method), [])
-            if not rows:
-                continue
-            reports = [measure_dial(Evaluation(**r["evaluation"]), optimum) for r in rows]
-            scores = np.array([report.mean_score for report in reports])
-            half = ""
-            if len(rows) > 1:
-                interval = seed_interval(scores, confidence=0.95)
-                half = f" +- {float(interval.high - interval.mean):.3f}"
-            deviation = f"{scores.std(ddof=1):.3f}" if len(rows) > 1 else "-"
-            over = max(report.worst_overshoot for report in reports)
-            error = np.mean([report.mean_dial_error for report in reports])
-            cells = (
-                *(method, str(len(rows)), f"{scores.mean():.3f}{half}", deviation),
-                *(f"{over:.3f}", f"{error:.3f}", moved_errors(rows)),
-                f"{np.mean([r['train_seconds'] for r in rows]):.0f}",
-                str(rows[0]["n_models"]),
-                *_calibrated_cells(rows, optimum),
-            )
-            print("| " + " | ".join(cells) + " |")
-
-
-def _calibrated_cells(rows: list[dict[str, Any]], optimum: Any) -> tuple[str, str, str]:
-    """Score and worst overshoot from the smallest certified budget on, and that budget."""
+def summary(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """What rows say of each task and method; lists have a number for each seed."""
     from bmdp.evaluate import Evaluation, measure_dial
 
-    found = [r["calibrated"] for r in rows if "evaluation" in r.get("calibrated", {})]
-    if not found:
-        return "-", "-", "-"
-    scores, overs = [], []
-    for one in found:
+    rows = sorted(rows_of(folder), key=lambda row: row["seed"])
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for task in dict.fromkeys(row["task"] for row in rows):
+        optimum = optimum_of(spec_of(TASKS[task]).env, folder)
+        found[task] = {}
+        for method in METHODS:
+            group = [r for r in rows if (r["task"], r["method"]) == (task, method)]
+            if not group:
+                continue
+            reports = [measure_dial(Evaluation(**r["evaluation"]), optimum) for r in group]
+            errors = [move_errors(row) for row in group]
+            found[task][method] = {
+                "seeds": [row["seed"] for row in group],
+                "score": [report.mean_score for report in reports],
+                "worst_overshoot": [report.worst_overshoot for report in reports],
+                "dial_error": [report.mean_dial_error for report in reports],
+                "moved_overshoot": [float(e.max()) for e in errors if e.size],
+                "moved_error": [float(np.abs(e).mean()) for e in errors if e.size],
+                "seconds": float(np.mean([row["train_seconds"] for row in group])),
+                "models": group[0]["n_models"],
+                "more_episodes": group[0]["n_more"],
+                "calibrated": _calibrated(group, reports, optimum),
+            }
+    return found
+
+
+def _calibrated(rows: list[dict[str, Any]], before: list[Any], optimum: Any) -> dict[str, Any]:
+    """The same after calibrating, and before, from the smallest certified budget on."""
+    from bmdp.evaluate import Evaluation, measure_dial
+
+    names = ("seeds", "smallest", "score", "score_before", "overshoot", "overshoot_before")
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for row, as_it_was in zip(rows, before, strict=True):
+        one = row.get("calibrated", {})
+        if "evaluation" not in one:
+            continue
         report = measure_dial(Evaluation(**one["evaluation"]), optimum)
         certified = report.budgets >= one["smallest"]
-        scores.append(report.score[certified].mean())
-        overs.append(report.overshoot[certified].max())
-    smallest = np.mean([one["smallest"] for one in found])
-    return f"{np.mean(scores):.3f}", f"{max(overs):.3f}", f"{smallest:.3f}"
+        scores, overshoots = zip(*(_there(r, certified) for r in (report, as_it_was)), strict=True)
+        values = (row["seed"], one["smallest"], *scores, *overshoots)
+        for name, value in zip(names, values, strict=True):
+            found[name].append(value)
+    return found
+
+
+def _there(report: Any, where: Any) -> tuple[float, float]:
+    """Mean score and worst overshoot at some of the budgets."""
+    return float(report.score[where].mean()), float(report.overshoot[where].max())
+
+
+def print_table(folder: Path) -> None:
+    """Prints a table for each task, and writes `summary.json`."""
+    found = summary(folder)
+    (folder / "summary.json").write_text(json.dumps(_rounded(found), indent=1) + "\n")
+    columns = ("method", "seeds", "score", "between seeds", "worst overshoot", "dial error")
+    more = ("moved", "seconds", "models", "calibrated: from", "score", "worst overshoot")
+    for task, methods in found.items():
+        print(f"\n### {task}\n")
+        print("| " + " | ".join((*columns, *more)) + " |")
+        print("|---" * (len(columns) + len(more)) + "|")
+        for method, one in methods.items():
+            print("| " + " | ".join((method, *_cells(one))) + " |")
+
+
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
+    """Means over seeds, how much seeds differ, and the worst of them."""
+    from bmdp.evaluate import seed_interval
+
+    scores = np.array(one["score"])
+    half, deviation, moved = "", "-", "-"
+    if len(scores) > 1:
+        interval = seed_interval(scores[:, None], confidence=0.95)
+        half = f" +- {float(interval.high[0] - scores.mean()):.3f}"
+        deviation = f"{scores.std(ddof=1):.3f}"
+    if one["moved_error"]:
+        moved = f"{max(one['moved_overshoot']):.3f}, {np.mean(one['moved_error']):.4f}"
+    after = one["calibrated"]
+    certified = ("-", "-", "-")
+    if after["seeds"]:
+        certified = (
+            f"{np.mean(after['smallest']):.3f}",
+            f"{np.mean(after['score_before']):.3f} to {np.mean(after['score']):.3f}",
+            f"{max(after['overshoot_before']):.3f} to {max(after['overshoot']):.3f}",
+        )
+    return (
+        *(str(len(scores)), f"{scores.mean():.3f}{half}", deviation),
+        *(f"{max(one['worst_overshoot']):.3f}", f"{np.mean(one['dial_error']):.3f}", moved),
+        *(f"{one['seconds']:.0f}", str(one["models"]), *certified),
+    )
+
+
+def _rounded(value: Any) -> Any:
+    """The same with five decimals."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return round(value, 5) if isinstance(value, float) else value
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -3,8 +3,9 @@
     python benchmarks/finite.py --out benchmarks/results/finite.json
 
 For each problem and budget: the optimum of the constrained problem (linear program), the paper's
-operator T, budgets by next state (Boutilier and Lu), a price that is carried, and a price that is
-chosen anew at every step for the budget left (by playing it, as it has no exact value here).
+operator T, budgets by next state (Boutilier and Lu), a price that is carried, a coin between the
+safest and the best-paid policy, and a price that is chosen anew at every step for the budget left
+(by playing it, as it has no exact value here).
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def compared(problem: textbook.TextbookProblem, n_episodes: int) -> dict[str, An
         "operator T": float(solution.policy().frontier(start).reward_at(budget)),
         "budgets by next state": float(allocate_budgets(model).frontier(start).reward_at(budget)),
         "price carried": float(carried.frontier(start).reward_at(budget)),
+        "coin": float(problem.frontier.rewards[[0, -1]].mean()),  # the budget is in the middle
         "price anew": float(played.discounted_reward_mean[0]),
         "price anew, cost": float(played.discounted_cost_mean[0]),
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 BUDGETS = np.linspace(0, 1, 11)
 MOVES = (0.0, 0.5, 1.0)  # budgets before the dial is moved
@@ -136,17 +137,23 @@ def _ideal(policy: Any, env: Any, first: float, step: int, seed: int) -> list[fl
     return [float(np.clip(budget, *ends.T).mean()) for budget in BUDGETS[::2]]
 
 
-def moved_errors(rows: list[dict[str, Any]]) -> str:
-    """Worst overshoot and mean error of cost-to-go after the dial was moved.
+def move_errors(row: dict[str, Any]) -> NDArray[np.float64]:
+    """Errors of cost-to-go after the dial was moved, one for each pair of budgets.
 
     Where the ideal cost is not known it is the new budget, and only what is paid above it counts.
     """
     errors: list[float] = []
-    for move in (move for row in rows for move in row.get("moved", ()) if move["going"] > 0):
+    for move in (move for move in row.get("moved", ()) if move["going"] > 0):
         is_known = move["ideal"] is not None
         off = np.subtract(move["cost"], move["ideal"] if is_known else BUDGETS[::2])
         errors += list(off if is_known else off.clip(0))
-    return f"{max(errors):.3f}, {np.abs(errors).mean():.4f}" if errors else "-"
+    return np.array(errors)
+
+
+def moved_errors(rows: list[dict[str, Any]]) -> str:
+    """Worst overshoot and mean error of cost-to-go after the dial was moved."""
+    errors = np.concatenate([move_errors(row) for row in rows])
+    return f"{errors.max():.3f}, {np.abs(errors).mean():.4f}" if errors.size else "-"
 
 
 def optimum_of(env: Any, folder: Path) -> Any:

@@ -230,8 +230,9 @@ def test_finite_problems_are_compared(tmp_path):
         best = row["linear program"]
         assert row["price carried"] == pytest.approx(best, abs=1e-6)
         assert row["budgets by next state"] == pytest.approx(best, abs=1e-6)
-        assert row["operator T"] <= best + 1e-9
+        assert row["coin"] - 1e-6 <= row["operator T"] <= best + 1e-9
     assert rows["branches"]["operator T"] == pytest.approx(2.75)
+    assert rows["branches"]["coin"] == pytest.approx(2.75)
     assert rows["branches"]["price anew"] == pytest.approx(2.75, abs=1.2)  # 4 standard errors
 
 
@@ -257,3 +258,8 @@ def test_methods_are_compared_on_the_same_episodes(tmp_path, capsys):
     found.main(["--out", str(tmp_path), "--table"])
     table = capsys.readouterr().out
     assert all(f"| {name} | 1 |" in table for name in methods)
+    kept = json.loads((tmp_path / "summary.json").read_text())["slot-filling"]
+    assert tuple(kept) == methods
+    for name, one in kept.items():
+        assert one["seeds"] == one["calibrated"]["seeds"] == [0], name
+        assert one["calibrated"]["smallest"] == [round(rows[name]["calibrated"]["smallest"], 5)]
