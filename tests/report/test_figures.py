@@ -1,7 +1,9 @@
 import pytest
 
 from bmdp.frontier import hull_mixture, upper_frontier
-from bmdp.report.figures import curve_figure, frontier_figure
+from bmdp.report.figures import curve_figure, frontier_figure, hull_figure
+from bmdp.report.reading import value_of
+from report import folders
 
 COSTS, REWARDS = [0.0, 1.0, 2.0, 1.5], [0.0, 3.0, 4.0, 1.0]
 
@@ -65,3 +67,18 @@ def test_without_a_frontier_the_budgets_alone_are_drawn_and_named():
     axes = figure.axes[0]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["tight budgets"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("expected cost", "expected reward")
+
+
+def test_a_hull_has_the_points_of_each_action_and_the_mixture():
+    figure = hull_figure(value_of("hull", folders.hull()))
+    points = {c.get_label(): c for c in figure.axes[0].collections}
+    assert points["stay"].get_offsets().tolist() == [[0, 0]]
+    assert points["go"].get_offsets().tolist() == [[1, 10], [0.5, 1]]
+    assert "never" not in points  # it has no points
+    larger, smaller = points["go"].get_sizes()
+    assert larger > smaller  # it hands on more
+    lines = drawn(figure)
+    assert lines["frontier"] == [[0, 0], [1, 10]]
+    assert lines["_mixed"] == [[0, 0], [1, 10]]
+    assert lines["mixture (tight, 25% upper)"] == [[0.25, 2.5]]
+    assert [x for x, _ in lines["budget 0.25"]] == [0.25, 0.25]

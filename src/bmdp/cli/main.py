@@ -15,6 +15,8 @@ from bmdp import BmdpError, __version__
 from bmdp.cli.envs import envs
 from bmdp.cli.evaluate import evaluate
 from bmdp.cli.play import play
+from bmdp.cli.report import report
+from bmdp.cli.run import run
 from bmdp.cli.solve import solve
 from bmdp.cli.train import train
 
@@ -60,6 +62,8 @@ app.command()(solve)
 app.command()(train)
 app.command()(evaluate)
 app.command()(play)
+app.command()(run)
+app.command()(report)
 
 
 def main() -> None:

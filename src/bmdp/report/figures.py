@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from bmdp.exact import CMDPSolution
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
+from bmdp.report.drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, new_figure, plane
+from bmdp.report.pieces import Hull
 
 POINTS, FRONTIER, CHOSEN = "0.6", "tab:blue", "tab:red"
 MARKERS = {  # the last is drawn on top
@@ -20,6 +22,15 @@ MARKERS = {  # the last is drawn on top
     BudgetStatus.SLACK: ("s", CHOSEN),
     BudgetStatus.INFEASIBLE: ("x", "black"),
 }
+ACTIONS = (  # marker and colour of each; an eighth looks like the first
+    ("o", SKY),
+    ("^", ORANGE),
+    ("s", GREEN),
+    ("D", PURPLE),
+    ("v", BLUE),
+    ("P", RED),
+    ("X", "0.4"),
+)
 
 
 def frontier_figure(
@@ -58,6 +69,53 @@ def frontier_figure(
         name = f"mixture ({mixture.status.name.lower()}{share})"
         axes.plot(mixture.cost, mixture.reward, "*", color=CHOSEN, markersize=16, label=name)
     axes.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def hull_figure(hull: Hull) -> Figure:
+    """Returns all that a policy sees at one state, the frontier, and the mixture at one budget.
+
+    Each point is an action with a budget that it hands on; a point is larger the more it hands on.
+
+    Paper: the picture that explains Algorithm 3, for a policy that was learned.
+    """
+    figure = new_figure()
+    axes = figure.subplots()
+    plane(axes)
+    action = np.array(hull.action)
+    most = max(float(hull.handed_on.max(initial=0.0)), 1e-9)
+    for number, name in enumerate(hull.action_names):
+        is_here = action == number
+        if not is_here.any():
+            continue
+        marker, colour = ACTIONS[number % len(ACTIONS)]
+        axes.scatter(
+            hull.costs[is_here],
+            hull.rewards[is_here],
+            s=8 + 32 * hull.handed_on[is_here] / most,
+            marker=marker,
+            facecolor=colour,
+            edgecolor="none",
+            alpha=0.65,
+            label=name,
+        )
+    axes.plot(hull.vertex_costs, hull.vertex_rewards, ".-", color=BLACK, label="frontier")
+    mixture = hull.mixture
+    ends = [mixture.lower, mixture.upper]
+    axes.plot(
+        hull.vertex_costs[ends],
+        hull.vertex_rewards[ends],
+        color=CHOSEN,
+        linewidth=3,
+        alpha=0.6,
+        label="_mixed",
+    )
+    name = f"budget {hull.budget:g}"
+    axes.axvline(hull.budget, color=CHOSEN, linestyle=":", linewidth=1.2, label=name)
+    share = f", {mixture.p_upper:.0%} upper" if mixture.status is BudgetStatus.TIGHT else ""
+    name = f"mixture ({mixture.status.name.lower()}{share})"
+    axes.plot(mixture.cost, mixture.reward, "*", color=CHOSEN, markersize=15, label=name)
+    axes.legend(loc="lower right", fontsize=8, framealpha=0.85)
     return figure
 
 

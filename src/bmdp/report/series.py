@@ -1,0 +1,128 @@
+"""Curves of a report: what is paid and earned at each budget or price, with intervals.
+
+Of several seeds, the mean of each seed counts once: a point is the mean of these means, and its
+interval is Student's over seeds. Of one seed, intervals are over its episodes. Each interval holds
+by itself, as those that were published do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bmdp.arrays import FloatArray
+from bmdp.errors import DataError
+from bmdp.evaluate import Evaluation
+from bmdp.evaluate.statistics import Interval, mean_interval
+from bmdp.report.pieces import Prices
+
+CONFIDENCE = 0.95
+
+Over = Literal["seeds", "episodes", "published"]
+"""What intervals are over."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Means of `M` points in the (cost, reward) plane, with intervals.
+
+    Args:
+        label: in legends.
+        settings: budgets asked for, or prices of cost, `[M]`.
+        cost: expected discounted cost.
+        reward: expected discounted reward.
+        over: what intervals are over.
+        n_seeds: that it is of.
+        cost_by_seed: mean of each seed, `[seeds, M]`; without rows if it is not known.
+        reward_by_seed: likewise.
+    """
+
+    label: str
+    settings: FloatArray
+    cost: Interval
+    reward: Interval
+    over: Over
+    n_seeds: int
+    cost_by_seed: FloatArray
+    reward_by_seed: FloatArray
+
+    def between_seeds(self, name: Literal["cost", "reward"]) -> FloatArray:
+        """Returns the standard deviation of seeds' means, `[M]`; NaN if there are fewer than 2."""
+        by_seed: FloatArray = getattr(self, f"{name}_by_seed")
+        if len(by_seed) < 2:
+            return np.full(len(self.settings), np.nan)
+        deviation: FloatArray = by_seed.std(axis=0, ddof=1)
+        return deviation
+
+
+def budget_curve(label: str, evaluations: Sequence[Evaluation]) -> Curve:
+    """Returns the curve of evaluations, one of each seed, at the same budgets.
+
+    Raises:
+        DataError: if there is none, or budgets differ.
+    """
+    settings = _shared("budgets", [evaluation.budgets for evaluation in evaluations])
+    cost, reward = (
+        [
+            Interval(*(getattr(e, f"discounted_{name}_{end}") for end in Interval._fields))
+            for e in evaluations
+        ]
+        for name in ("cost", "reward")
+    )
+    return _curve(label, settings, cost, reward)
+
+
+def price_curve(label: str, found: Sequence[Prices]) -> Curve:
+    """Returns the curve of policies that were learned for prices, those of each seed.
+
+    Raises:
+        DataError: if there is none, or prices differ.
+    """
+    settings = _shared("prices", [prices.prices for prices in found])
+    cost = [Interval(p.cost_mean, p.cost_low, p.cost_high) for p in found]
+    reward = [Interval(p.reward_mean, p.reward_low, p.reward_high) for p in found]
+    return _curve(label, settings, cost, reward)
+
+
+def bands(curve: Curve) -> str:
+    """Returns what the intervals of a curve mean."""
+    if curve.over == "seeds":
+        return (
+            f"Student's 95 % intervals over {curve.n_seeds} seeds of each seed's mean, "
+            "each by itself"
+        )
+    if curve.over == "episodes":
+        return "95 % intervals over the episodes of one seed, each by itself"
+    return "1.96 standard errors over 4 or 5 seeds of each seed's mean, as published"
+
+
+def _shared(name: str, lists: Sequence[FloatArray]) -> FloatArray:
+    if not lists:
+        raise DataError(f"{name} must be of at least one seed; got none.")
+    for i, other in enumerate(lists):
+        if not np.array_equal(other, lists[0]):
+            raise DataError(f"{name} must be the same for all seeds; those of [{i}] differ.")
+    return lists[0]
+
+
+def _curve(
+    label: str, settings: FloatArray, cost: Sequence[Interval], reward: Sequence[Interval]
+) -> Curve:
+    by_seed = [np.stack([interval.mean for interval in found]) for found in (cost, reward)]
+    if len(cost) == 1:
+        intervals = [cost[0], reward[0]]
+    else:
+        intervals = [mean_interval(means.T, confidence=CONFIDENCE) for means in by_seed]
+    return Curve(
+        label=label,
+        settings=settings,
+        cost=intervals[0],
+        reward=intervals[1],
+        over="episodes" if len(cost) == 1 else "seeds",
+        n_seeds=len(cost),
+        cost_by_seed=by_seed[0],
+        reward_by_seed=by_seed[1],
+    )

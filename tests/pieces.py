@@ -1,0 +1,132 @@
+"""Parts of experiments as tests do them, what they leave, and what is true of all of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp.experiments.experiment import Work
+from bmdp.frontier import upper_frontier
+from bmdp.learn import whole_files
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def done(experiment, folder, seed=3):
+    """Does all of an experiment at its smallest size for one seed; returns where."""
+    settings = experiment.presets["smoke"]
+    for name, part in experiment.common.items():
+        part(settings, Work(folder / name, 0, "cpu"))
+    for name, part in experiment.parts.items():
+        part(settings, Work(place(folder, name, seed), seed, "cpu"))
+    return folder
+
+
+def place(folder, part, seed=3):
+    return folder / part / f"seed-{seed}"
+
+
+def piece(folder, name):
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def pieces(folder):
+    """Texts of all pieces of a part, by name; a training run's own settings are none."""
+    return {p.name: p.read_text() for p in sorted(folder.glob("*.json")) if p.name != "spec.json"}
+
+
+def do_killed(part, settings, work, monkeypatch, n_writes):
+    """Does a part that is killed at the n-th time that it waits for the disk, and goes on."""
+    left = [n_writes]
+    to_disk = whole_files._to_disk
+
+    def killing(path):
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+        to_disk(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(whole_files, "_to_disk", killing)
+        with pytest.raises(Killed):
+            part(settings, work)
+    part(settings, work)
+
+
+def check_evaluation(found, policy, env, budgets, n_episodes, seed):
+    """An evaluation is that of a policy, to the last digit."""
+    expected = bmdp.evaluate(policy, env.spec(), budgets=budgets, n_episodes=n_episodes, seed=seed)
+    assert set(found) == {*vars(expected), "env_settings"}
+    assert found["env"] == env.id
+    assert found["env_settings"] == json.loads(json.dumps(env.settings))
+    for name, value in vars(expected).items():
+        if name != "env":
+            assert found[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def check_executions(found, policy, env, testing, seed):
+    """What all executions have, whatever the environment."""
+    assert set(found) == {
+        *("env", "env_settings", "gamma", "budgets", "frontier", "choices"),
+        *("realised", "layout", "episodes"),
+    }
+    assert found["env"] == env.id
+    assert found["budgets"] == list(testing.dial)
+    check_frontier(found)
+    check_realised(found, policy, env, testing, seed)
+    assert len(found["episodes"]) == len(testing.dial)
+    assert all(len(of_budget) == testing.n_shown for of_budget in found["episodes"])
+
+
+def check_frontier(found):
+    """Choices are mixtures of two neighbours on the frontier that spend the budget."""
+    frontier = found["frontier"]
+    costs, rewards = frontier["costs"], frontier["rewards"]
+    assert len(upper_frontier(costs, rewards)) == len(costs) == len(frontier["labels"])
+    for budget, choice in zip(found["budgets"], found["choices"], strict=True):
+        lower, upper, share = (choice[name] for name in ("lower", "upper", "p_upper"))
+        inside = costs[0] <= budget < costs[-1]
+        status = "TIGHT" if inside else "INFEASIBLE" if budget < costs[0] else "SLACK"
+        assert choice["status"] == status
+        assert upper - lower == (status == "TIGHT")
+        expected = np.clip(budget, costs[0], costs[-1])
+        assert choice["cost"] == pytest.approx(expected, abs=2e-4)
+        mixed = (1 - share) * np.array(rewards)[lower] + share * np.array(rewards)[upper]
+        assert choice["reward"] == pytest.approx(mixed, abs=2e-3 + 1e-4 * max(rewards))
+
+
+def check_realised(found, policy, env, testing, seed):
+    """Realised figures are those of an evaluation at the same budgets."""
+    expected = bmdp.evaluate(
+        policy, env.spec(), budgets=testing.dial, n_episodes=testing.n_episodes, seed=seed
+    )
+    ends = {"": "mean", "_low": "low", "_high": "high"}
+    assert set(found["realised"]) == {f"{w}{e}" for w in ("cost", "reward") for e in ends}
+    for name, values in found["realised"].items():
+        what, _, end = name.partition("_")
+        full = getattr(expected, f"discounted_{what}_{end or 'mean'}")
+        assert values == pytest.approx(full, abs=1e-4)
+
+
+def check_hull(found, policy, state, n_actions):
+    """All points at a state, with the frontier that the policy has there."""
+    first = policy.at_step(0)
+    frontier, n_points = first.frontier(state), n_actions * len(first.beta_grid)
+    index = found["frontier"]["index"]
+    assert index == frontier.index.tolist()
+    assert found["state"] == pytest.approx(np.asarray(state), abs=1e-4)
+    for name in ("costs", "rewards"):
+        assert len(found[name]) == n_points
+        assert found["frontier"][name] == pytest.approx(getattr(frontier, name), abs=1e-3)
+        assert np.array(found[name])[index] == pytest.approx(found["frontier"][name], abs=1e-3)
+    assert len(found["action_names"]) == n_actions
+    assert found["action"] == sorted(list(range(n_actions)) * len(first.beta_grid))
+    assert found["handed_on"] == pytest.approx(np.tile(first.beta_grid, n_actions), abs=1e-4)
+    mixture = bmdp.hull_mixture(frontier, found["budget"])
+    assert found["mixture"]["status"] == mixture.status.name
+    ends = found["mixture"]["lower"], found["mixture"]["upper"]
+    assert ends == (mixture.lower, mixture.upper)
+    assert found["mixture"]["cost"] == pytest.approx(mixture.cost, abs=1e-4)
