@@ -1,11 +1,13 @@
 import json
+import math
+from dataclasses import dataclass, replace
 
 import pytest
 
 from bmdp import ConfigError
-from bmdp.learn import BFTQConfig, EnvConfig, FTQConfig, preset
+from bmdp.learn import BFTQConfig, EnvConfig, FTQConfig, LagrangianConfig, preset
 from bmdp.learn.presets import PRESETS
-from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
+from bmdp.learn.spec_files import DataSpec, from_json, plain, to_json, with_setting
 from bmdp.models import EncoderNet, FrontierNet, LinearModel, TableModel, TreesModel
 from training import SPEC
 
@@ -70,6 +72,21 @@ def test_what_json_cannot_say_is_refused_by_name():
 
     with pytest.raises(ConfigError, match=r"learner\.model must be something that JSON can say"):
         to_json(DataSpec(BFTQConfig(gamma=1.0, model=Mine())))
+
+
+def test_settings_of_any_class_become_plain():
+    @dataclass(frozen=True)
+    class Mine:
+        spec: DataSpec
+        prices: tuple[float, ...]
+
+    mine = Mine(DataSpec(BFTQConfig(gamma=1.0)), (0.0, math.inf))
+    assert plain(mine) == {"spec": to_json(mine.spec), "prices": [0.0, "inf"]}
+    assert plain(LagrangianConfig(gamma=1.0))["kind"] == "LagrangianConfig"
+    with pytest.raises(ConfigError, match=r"prices\[1\] must be something that JSON can say"):
+        plain(replace(mine, prices=(0.0, {1})))
+    with pytest.raises(ConfigError, match="must be something that JSON can say; got Mine"):
+        to_json(DataSpec(BFTQConfig(gamma=1.0, model=mine)))
 
 
 @pytest.mark.parametrize(

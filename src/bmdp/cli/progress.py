@@ -10,15 +10,18 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from bmdp.experiments.pace import all_work, work_done
+
 Record = dict[str, Any]
 
 
 class TrainingProgress:
-    """Shows records as they come. Iterations of later rounds have more data, and take longer."""
+    """Shows records as they come."""
 
     def __init__(self, n_rounds: int, n_iterations: int) -> None:
         """Of a run of so many rounds and iterations, at most."""
         self.n_rounds, self.n_iterations = n_rounds, n_iterations
+        self._work = all_work(n_rounds, n_iterations)
         self._console = Console(stderr=True, soft_wrap=True)
         self._begin = time.monotonic()
         self._first: float | None = None  # work done before the first record
@@ -33,7 +36,7 @@ class TrainingProgress:
             return
         columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
         with Progress(*columns, console=self._console, transient=True) as progress:
-            self._bar = progress, progress.add_task("starting", total=self._work())
+            self._bar = progress, progress.add_task("starting", total=self._work)
             yield self
 
     def __call__(self, record: Record) -> None:
@@ -42,7 +45,7 @@ class TrainingProgress:
             self._print(record)
             return
         progress, bar = self._bar
-        done = self._done(record)
+        done = work_done(record, self.n_rounds, self.n_iterations)
         text = f"round {record['round'] + 1}/{self.n_rounds}  {_told(record, self.n_iterations)}"
         progress.update(bar, completed=done, description=f"{text}  {self._left(done, record)}")
 
@@ -64,23 +67,18 @@ class TrainingProgress:
         if done <= self._first:
             return ""
         pace = (time.monotonic() - self._begin) / (done - self._first)
-        minutes, seconds = divmod(round(pace * (self._work() - done)), 60)
-        return f"{minutes}:{seconds:02d} left"
+        return f"{clock(pace * (self._work - done))} left"
 
-    def _work(self) -> float:
-        """Of the whole run, in iterations of the first round."""
-        return self.n_iterations * self.n_rounds * (self.n_rounds + 1) / 2
 
-    def _done(self, record: Record) -> float:
-        """Work that is done once there is this record."""
-        number: int = record["round"]
-        before = self.n_iterations * number * (number + 1) / 2
-        if record["kind"] == "prediction":
-            return self._work()
-        if record["kind"] == "collection":
-            return before
-        n_done: int = self.n_iterations if record["is_last"] else record["iteration"] + 1
-        return before + (number + 1) * n_done
+def clock(seconds: float) -> str:
+    """A time as minutes and seconds, or hours, minutes and seconds.
+
+    >>> clock(61.2), clock(3661)
+    ('1:01', '1:01:01')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _told(record: Record, n_iterations: int) -> str:

@@ -1,4 +1,4 @@
-"""What options say, as values: lists of budgets, and ranges."""
+"""What options say, as values: lists of budgets, ranges, and seeds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
-from bmdp.errors import BudgetError
+from bmdp.errors import BudgetError, ConfigError
 
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
 
@@ -43,6 +43,30 @@ def parse_range(text: str) -> tuple[float, float]:
     if not -math.inf < low < high < math.inf:
         raise BudgetError(f"--budget-range low:high must rise; got '{text}'.")
     return low, high
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Returns the seeds that a text names, each once, in the order given.
+
+    Args:
+        text: numbers and ranges `first:last`, without the last, with commas between them.
+
+    Raises:
+        ConfigError: if it is something else, or names none.
+
+    >>> parse_seeds("0:4"), parse_seeds("7,2:4")
+    ((0, 1, 2, 3), (7, 2, 3))
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        try:
+            found += range(int(first), int(last)) if colon else [int(first)]
+        except ValueError:
+            raise ConfigError(f"--seeds must be like 0:4 or 0,3,7; got '{text}'.") from None
+    if not found:
+        raise ConfigError(f"--seeds must name at least one; got '{text}', which has none.")
+    return tuple(dict.fromkeys(found))
 
 
 def _budgets(text: str, option: str) -> list[float]:

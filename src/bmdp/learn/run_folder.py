@@ -21,25 +21,19 @@ import json
 import math
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import StoreError
 from bmdp.learn.fit import Record, TrainedPolicy
+from bmdp.learn.spec_folders import SPEC as SPEC
+from bmdp.learn.spec_folders import create_folder, discard_folder, locked, read_header
 from bmdp.learn.whole_files import FitKeeper, save_policy, write_aside, write_text
 from bmdp.policies.loading import load_policy
 
-try:
-    import fcntl
-except ImportError:  # pragma: no cover (Windows, where nothing keeps two processes apart)
-    fcntl = None  # type: ignore[assignment]
-
-SCHEMA = 1
-SPEC, RECORDS, LOCK, DONE, POLICY = "spec.json", "records.jsonl", "lock", "done", "policy"
+RECORDS, LOCK, DONE, POLICY = "records.jsonl", "lock", "done", "policy"
 _BATCH, _FIT = "batch.npz", "fit.safetensors"
 
 
@@ -53,7 +47,7 @@ class RunFolder:
             StoreError: if there is none, or it is of a newer schema.
         """
         self.path = Path(path)
-        self.header = _read_header(self.path)
+        self.header = read_header(self.path, "training run", _is_run)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: dict[str, Any]) -> RunFolder:
@@ -64,42 +58,16 @@ class RunFolder:
         """
         target = Path(path)
         require_new(target)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-            try:
-                text = json.dumps({"schema": SCHEMA, **header}, indent=1)
-                write_text(aside / SPEC, text + "\n")
-                aside.chmod(0o755)  # of mkdtemp it is 0o700
-                aside.rename(target)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-        except OSError as error:
-            raise StoreError(f"{target} cannot be written: {error}.") from error
+        create_folder(target, header)
         return cls(target)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keeps other processes away. The lock of a process that died holds nobody back.
 
         Raises:
             StoreError: if another process is at work here.
         """
-        file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError as error:
-                    owner = os.read(file, 32).decode(errors="replace").strip()
-                    raise StoreError(
-                        f"{self.path} is in use by process {owner}: wait for it, or end it."
-                    ) from error
-            os.truncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-            yield
-        finally:
-            os.close(file)  # frees the lock
+        return locked(self.path / LOCK, self.path)
 
     @property
     def is_done(self) -> bool:
@@ -209,14 +177,7 @@ def discard(path: str | os.PathLike[str]) -> None:
     Raises:
         StoreError: if the folder holds something else, or a process is at work in it.
     """
-    target = Path(path)
-    if target.is_dir() and not any(target.iterdir()):
-        target.rmdir()
-    elif target.exists():
-        if not (target / SPEC).is_file():
-            raise StoreError(f"{target} is no training run, and is not overwritten.")
-        with RunFolder(target).locked():
-            shutil.rmtree(target)
+    discard_folder(path, "training run", lambda target: RunFolder(target).locked())
 
 
 def _loaded(folder: Path) -> TrainedPolicy:
@@ -226,22 +187,8 @@ def _loaded(folder: Path) -> TrainedPolicy:
     return policy
 
 
-def _read_header(path: Path) -> dict[str, Any]:
-    source = path / SPEC
-    if not source.is_file():
-        raise StoreError(f"{path} is no training run: there is no {SPEC} in it.")
-    try:
-        header = json.loads(source.read_text())
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{source} is not JSON: {error}.") from error
-    schema = header.get("schema") if isinstance(header, dict) else None
-    if not isinstance(schema, int):
-        raise StoreError(f"{source} is not of a training run.")
-    if schema > SCHEMA:
-        raise StoreError(
-            f"{path} is of schema {schema}, newer than {SCHEMA}: upgrade bmdp to read it."
-        )
-    return dict(header)
+def _is_run(header: dict[str, Any]) -> bool:
+    return header.get("kind") != "experiment"
 
 
 def _finite(record: Record) -> Record:

@@ -206,13 +206,18 @@ def _header(spec: TrainingSpec | DataSpec, seed: int, device: str) -> dict[str, 
         "seed": int(seed),
         "device": checked_device(device),
         "threads": torch.get_num_threads(),
-        "versions": {
-            "bmdp": bmdp.__version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-            "gymnasium": gymnasium.__version__,
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of what results depend on, by name."""
+    return {
+        "bmdp": bmdp.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "gymnasium": gymnasium.__version__,
     }
 
 

@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
@@ -21,7 +22,7 @@ import numpy as np
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.errors import ConfigError
 from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec, require_held_out
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig
 from bmdp.models import (
     EncoderNet,
     FrontierNet,
@@ -34,7 +35,7 @@ from bmdp.models import (
 )
 
 _MODELS = (EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel, TreesModel)
-_LEARNERS = (BFTQConfig, FTQConfig)
+_LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (*_MODELS, *_LEARNERS)}
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # that JSON has no numbers for
@@ -61,8 +62,19 @@ class DataSpec:
 
 
 _UNTAGGED = (TrainingSpec, DataSpec, EnvConfig, Exploration, Regression)
-
 Spec = TypeVar("Spec", TrainingSpec, DataSpec)
+
+
+def plain(value: Any) -> Any:
+    """Returns settings of any kind as what JSON can say: those of a dataclass by their names.
+
+    Raises:
+        ConfigError: naming a setting that JSON cannot say.
+
+    >>> plain((EnvConfig("corridors"), math.inf))
+    [{'id': 'corridors', 'settings': {}}, 'inf']
+    """
+    return _plain(value, "", of_any_class=True)
 
 
 def to_json(spec: TrainingSpec | DataSpec) -> dict[str, Any]:
@@ -75,8 +87,7 @@ def to_json(spec: TrainingSpec | DataSpec) -> dict[str, Any]:
     >>> to_json(preset("corridors"))["learner"]["model"]["kind"]
     'KernelModel'
     """
-    plain: dict[str, Any] = _plain(spec, "")
-    return plain
+    return dict(_plain(spec, ""))
 
 
 @overload
@@ -120,14 +131,15 @@ def with_setting(spec: Spec, text: str) -> Spec:
     return changed
 
 
-def _plain(value: Any, where: str) -> Any:
-    """A value as JSON has it."""
+def _plain(value: Any, where: str, *, of_any_class: bool = False) -> Any:
+    """A value as JSON has it; dataclasses that are not known here are refused, or not."""
+    inner = partial(_plain, of_any_class=of_any_class)
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
         tag = {"kind": kind} if _KINDS.get(kind) is type(value) else {}
         named = ((f.name, getattr(value, f.name)) for f in fields(value))
-        if tag or isinstance(value, _UNTAGGED):
-            return tag | {name: _plain(v, _join(where, name)) for name, v in named}
+        if tag or of_any_class or isinstance(value, _UNTAGGED):
+            return tag | {name: inner(v, _join(where, name)) for name, v in named}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -135,9 +147,9 @@ def _plain(value: Any, where: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
+        return [inner(v, f"{where}[{i}]") for i, v in enumerate(value)]
     if isinstance(value, dict):
-        return {str(name): _plain(v, _join(where, str(name))) for name, v in value.items()}
+        return {str(name): inner(v, _join(where, str(name))) for name, v in value.items()}
     raise ConfigError(f"{where} must be something that JSON can say; got {type(value).__name__}.")
 
 

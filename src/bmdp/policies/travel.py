@@ -95,13 +95,21 @@ _HERE: dict[str, Any] = {}
 
 def _enter(make_player: Any, folder: Path, setting: Any) -> None:
     """Starts a worker. It loads nothing yet, so that errors of loading are those of a job."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    serve_parent()
     _HERE.update(make_player=make_player, folder=folder, setting=setting)
 
 
+def serve_parent() -> None:
+    """Makes this process one that works for the one that started it.
+
+    Ctrl-C is left to that one, and when it is gone, killed or not, this one ends, too.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
 def _leave_with_parent() -> None:
-    """Ends this process when the one that started it is gone, killed or not."""
+    """Ends this process when the one that started it is gone."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -1,0 +1,1 @@
+"""Experiments: what is run, with which settings, and what is kept of it."""

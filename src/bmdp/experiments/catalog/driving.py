@@ -1,0 +1,119 @@
+"""BFTQ against FTQ(lambda) on the two-way road: reward against cost, both discounted.
+
+Paper: the second experiment of Section 5 and its figure on the right, and the animations of the
+appendix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from bmdp.envs.scripted import RULES, ScriptedPolicy
+from bmdp.evaluate.rollouts import Evaluation
+from bmdp.experiments.experiment import Experiment, Piece, Work
+from bmdp.experiments.measuring import Trials, evaluation_piece, evenly
+from bmdp.experiments.prices import Prices, Settings, bftq, ftq
+from bmdp.experiments.training import all_prices
+from bmdp.learn.config import EnvConfig, TrainingSpec
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.presets import preset
+from bmdp.models import KernelModel
+
+PAPER_PRICES = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+"""Of a unit of cost, in the paper's figure."""
+
+PRICES = (*PAPER_PRICES, 30.0, 50.0)
+"""More of them at the cautious end."""
+
+BUDGETS = tuple(
+    sorted({*evenly(21), *(0.1 * 11 ** (np.arange(30) / 29) - 0.1).clip(0, 1).round(12).tolist()})
+)
+"""Those of the paper's figure: 21 in equal steps, and 30 that crowd at 0."""
+
+
+def scripts(settings: Settings, work: Work) -> None:
+    """Measures policies that were written by hand; they read the kinematics of cars."""
+    kept = {
+        name: value
+        for name, value in settings.budgeted.env.settings.items()
+        if name not in ("observation", "observe_time", "ttc_seconds")
+    }
+    env = EnvConfig("two-way", kept)
+    n_episodes = settings.testing.n_episodes
+    work.piece("scripts", lambda: _scripts_piece(env, n_episodes, work.seed))
+
+
+def _scripts_piece(env: EnvConfig, n_episodes: int, seed: int) -> Piece:
+    """What each of them earns and pays: fields of `bmdp.Evaluation`, each over the scripts."""
+    names = [name for name in RULES if name.startswith("two-way/")]
+    every = [evaluation_piece(ScriptedPolicy(name), env, [0.0], n_episodes, seed) for name in names]
+    ends = ("_mean", "_low", "_high")
+    columns = [field.name for field in fields(Evaluation) if field.name.endswith(ends)]
+    return {
+        "names": [name.removeprefix("two-way/") for name in names],
+        **{column: [found[column][0] for found in every] for column in columns},
+        "n_episodes": n_episodes,
+        "gamma": every[0]["gamma"],
+    }
+
+
+def _paper() -> Settings:
+    """The paper's tables: a network for each lambda."""
+    exploring = preset("paper-driving-ftq")
+    assert isinstance(exploring.learner, FTQConfig)
+    return Settings(
+        n_seeds=10,
+        budgeted=preset("paper-driving"),
+        priced=Prices(exploring, exploring.learner, PAPER_PRICES),
+        testing=Trials(BUDGETS, 150, evenly(21), n_shown=3),
+    )
+
+
+def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials) -> Settings:
+    """Settings of our own, at some size."""
+    assert isinstance(spec.learner, BFTQConfig)
+    priced = Prices(spec, all_prices(spec.learner), PRICES)
+    return Settings(n_seeds, spec, priced, testing)
+
+
+def _best() -> Settings:
+    """Our preset."""
+    return _ours(10, preset("two-way"), Trials(BUDGETS, 10_000, evenly(21), 3))
+
+
+def _quick() -> Settings:
+    """Our preset with fewer rounds, and with bumps instead of networks."""
+    spec = preset("two-way")
+    assert isinstance(spec.learner, BFTQConfig)
+    model = KernelModel(200, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0))
+    learner = replace(
+        spec.learner, n_budgets=11, model=model, stages="alike", acting="pooled", slope_cap=50.0
+    )
+    explored = replace(spec.exploration, rounds=6, episodes=400, decay=0.002)
+    spec = replace(spec, learner=learner, exploration=explored)
+    return _ours(2, spec, Trials(evenly(21), 1000, evenly(21), 3))
+
+
+def _smoke() -> Settings:
+    """Hardly anything."""
+    spec = preset("two-way")
+    assert isinstance(spec.learner, BFTQConfig)
+    learner = replace(
+        spec.learner, n_budgets=5, model=KernelModel(20, (4.0,), (1e-1,)), stages="alike"
+    )
+    explored = replace(spec.exploration, rounds=2, episodes=50, decay=0.02)
+    spec = replace(spec, learner=learner, exploration=explored)
+    return _ours(2, spec, Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 3))
+
+
+EXPERIMENT = Experiment(
+    name="driving",
+    title="Driving on a two-way road",
+    question="Does one policy that takes a budget do as well on the road as a policy for each of "
+    "several prices of cost?",
+    parts={"": bftq, "ftq": ftq},
+    common={"scripts": scripts},
+    presets={"smoke": _smoke(), "quick": _quick(), "paper": _paper(), "best": _best()},
+)

@@ -1,0 +1,110 @@
+"""BFTQ against FTQ(lambda) on dialogues: reward against cost, and the calibration of lambda.
+
+Paper: the second experiment of Section 5 and its figure on the left, and the table of two dialogues
+of the appendix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bmdp.envs.slot_filling import SlotFilling, true_frontier
+from bmdp.experiments import prices
+from bmdp.experiments.experiment import Experiment, Work
+from bmdp.experiments.measuring import Trials, evenly, truth_piece
+from bmdp.experiments.prices import Prices, bftq, ftq
+from bmdp.experiments.training import all_prices
+from bmdp.learn.config import TrainingSpec
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.presets import preset
+from bmdp.models import KernelModel
+
+PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
+"""Of a hang-up, in the paper's figure."""
+
+PRICES = (0.0, 15.0, 30.0, 50.0, 60.0, 62.5, 65.0, 67.5, 70.0, 75.0, 80.0, 100.0)
+"""Those around the slopes of the true frontier, which are from 61 to 69, and some others."""
+
+BUDGETS = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Those of the paper's figure."""
+
+
+@dataclass(frozen=True)
+class Settings(prices.Settings):
+    """Settings of the experiment.
+
+    Args:
+        n_seeds: that it is done with, unless others are asked for.
+        budgeted: explores with the budgeted policy.
+        priced: how FTQ(lambda) is learned.
+        testing: how policies are measured and shown.
+        n_bins: of scores, for the true frontier.
+    """
+
+    n_bins: int = 4
+
+
+def truth(settings: Settings, work: Work) -> None:
+    """Finds the true frontier."""
+    task, n_bins = SlotFilling(**settings.budgeted.env.settings), settings.n_bins
+    work.piece("truth", lambda: truth_piece(true_frontier(task, n_bins=n_bins), {"n_bins": n_bins}))
+
+
+def _paper() -> Settings:
+    """The paper's tables: a network for each lambda."""
+    exploring = preset("paper-slot-filling-ftq")
+    assert isinstance(exploring.learner, FTQConfig)
+    return Settings(
+        n_seeds=6,
+        budgeted=preset("paper-slot-filling"),
+        priced=Prices(exploring, exploring.learner, PAPER_PRICES),
+        testing=Trials(BUDGETS, 1000, evenly(21), n_shown=4),
+    )
+
+
+def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials, n_bins: int = 4) -> Settings:
+    """Settings of our own, at some size."""
+    assert isinstance(spec.learner, BFTQConfig)
+    priced = Prices(spec, all_prices(spec.learner), PRICES)
+    return Settings(n_seeds, spec, priced, testing, n_bins)
+
+
+def _best() -> Settings:
+    """Our preset."""
+    return _ours(10, preset("slot-filling"), Trials(BUDGETS, 10_000, evenly(21), 4))
+
+
+def _quick() -> Settings:
+    """Our preset with fewer rounds and models."""
+    spec = preset("slot-filling")
+    assert isinstance(spec.learner, BFTQConfig)
+    model = KernelModel(100, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0))
+    spec = replace(
+        spec,
+        learner=replace(spec.learner, model=model),
+        exploration=replace(spec.exploration, rounds=5, episodes=600, decay=0.0015),
+    )
+    return _ours(2, spec, Trials(evenly(21), 2000, evenly(21), 4))
+
+
+def _smoke() -> Settings:
+    """Hardly anything."""
+    spec = preset("slot-filling")
+    assert isinstance(spec.learner, BFTQConfig)
+    spec = replace(
+        spec,
+        learner=replace(spec.learner, n_budgets=5, folds=2, model=KernelModel(20, (2.0,), (1e-1,))),
+        exploration=replace(spec.exploration, rounds=2, episodes=50, decay=0.02),
+    )
+    return _ours(2, spec, Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 4), n_bins=2)
+
+
+EXPERIMENT = Experiment(
+    name="slot-filling",
+    title="Filling slots",
+    question="Does one policy that takes a budget do as well on dialogues as a policy for each of "
+    "several prices of cost?",
+    parts={"": bftq, "ftq": ftq},
+    common={"truth": truth},
+    presets={"smoke": _smoke(), "quick": _quick(), "paper": _paper(), "best": _best()},
+)
