@@ -23,8 +23,9 @@ $(VENV)/installed-dev: $(SETTINGS) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/installed
 
-demo: $(VENV)/installed  ## draw the frontier of a small problem and a mixture on it, into out/
-	$(BIN)/python examples/frontier_of_one_state.py --out out/frontier.png
+demo: $(VENV)/installed  ## train on corridors, some minutes, and write the page out/demo/report/index.html
+	$(BIN)/bmdp run corridors-exploration --preset quick --seeds 0:1 --workers 2 --out out/demo
+	$(BIN)/bmdp report out/demo
 
 test: lint types coverage  ## all that must pass: lint, types, tests, coverage
 

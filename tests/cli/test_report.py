@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -15,11 +16,30 @@ def folder(tmp_path):
 def test_the_place_of_the_page_is_printed(folder):
     result = run("report", folder, columns=200)
     assert result.exit_code == 0
-    page, counts = result.stdout.splitlines()
+    *_, page, counts = result.stdout.splitlines()
     assert page == f"page: {folder / 'report/index.html'}"
     assert counts == "1 figures and 2 tables beside it"
     assert (folder / "report/index.html").exists()
     assert run("report", folder).exit_code == 0  # its own report is replaced
+
+
+def test_what_each_budget_buys_is_printed(tmp_path):
+    folders.corridors(tmp_path / "corridors")
+    result = run("report", tmp_path / "corridors", columns=200)
+    title, answer, *table = result.stdout.splitlines()
+    assert title.startswith("Exploring corridors")
+    assert "of the optimum on average" in answer
+    names = [name.strip() for name in table[1].strip("┃").split("┃")]
+    assert names == ["asked", "realised cost", "reward", "score"]
+    printed = [
+        [cell.strip() for cell in line.strip("│").split("│")] for line in table if "│" in line
+    ]
+    path = tmp_path / "corridors/report/tables/corridors-risk-sensitive.csv"
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row[0]) for row in printed] == [float(row["asked"]) for row in rows]
+    for i, name, digits in ((1, "cost", 3), (3, "score", 3)):
+        assert [float(p[i]) for p in printed] == [round(float(r[name]), digits) for r in rows]
 
 
 def test_json_has_the_page_and_notes(folder):

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from bmdp.cli.tables import print_columns
+
+if TYPE_CHECKING:
+    from bmdp.report.section import Section
+
+COLUMNS = {"asked": "asked", "cost": "realised cost", "reward": "reward", "score": "score"}
+"""Of a table of budgets, as they are printed."""
 
 
 def report(
@@ -34,9 +42,26 @@ def report(
             "page": str(found.page),
             "figures": found.figures,
             "tables": found.tables,
+            "answers": {section.anchor: section.answer for section in found.sections},
             "notes": list(found.notes),
         }
         typer.echo(json.dumps(fields, indent=2))
         return
+    for section in found.sections:
+        _print_section(section)
     typer.echo(f"page: {found.page}")
     typer.echo(f"{found.figures} figures and {found.tables} tables beside it")
+
+
+def _print_section(section: Section) -> None:
+    """The answer, and what the first policy with a dial does at each budget."""
+    typer.echo(f"{section.title}\n{section.answer}")
+    budgets = (table for table in section.tables if "asked" in table.columns)
+    table = next(budgets, None)
+    if table is not None:
+        places = {
+            table.columns.index(name): told
+            for name, told in COLUMNS.items()
+            if name in table.columns
+        }
+        print_columns({told: [row[i] for row in table.rows] for i, told in places.items()})

@@ -44,12 +44,14 @@ class Report:
         page: its page.
         figures: number of figures and animations.
         tables: number of tables.
+        sections: what it says.
         notes: what is missing, a sentence each.
     """
 
     page: Path
     figures: int
     tables: int
+    sections: tuple[Section, ...]
     notes: tuple[str, ...]
 
 
@@ -107,6 +109,7 @@ def build_report(
         target / _PAGE,
         sum(len(told.chapter.drawings) + len(told.chapter.animations) for told in several),
         sum(len(told.chapter.tables) for told in several),
+        tuple(told.section for told in several),
         (*notes, *dropped),
     )
 
