@@ -8,7 +8,7 @@ from bmdp.exact.textbook import garnet
 from bmdp.experiments import counter_examples
 from bmdp.experiments.catalog.theory import EXPERIMENT
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.random_models import summary
+from bmdp.experiments.random_models import other_ways, solve, summary
 from pieces import done, piece, pieces, place
 
 SMOKE = EXPERIMENT.presets["smoke"]
@@ -61,6 +61,13 @@ def test_shares_are_of_what_the_optimum_gains_over_the_safest_policy(gaps, kind)
             assert reward <= best + 1e-6
         for way in ("allocation_share", "carried_share"):
             assert row[way] == pytest.approx([1.0] * 3, abs=1e-4)
+
+
+def test_costs_that_differ_by_rounding_are_equal():
+    solved = solve(8, 1)  # its optimum costs nothing, its allocation 2e-17
+    found = other_ways(solved)
+    assert found["allocation"] == pytest.approx(found["linear_program"])
+    assert found["allocation_share"] == [None] * 3
 
 
 def test_the_operator_loses_where_chance_moves_and_only_there(gaps):

@@ -109,7 +109,8 @@ def other_ways(solved: Solved) -> Row:
     }
     row: Row = {"linear_program": programs.tolist()}
     for name, frontier in ways.items():
-        reward = np.asarray(frontier.reward_at(asked))
+        least = frontier.costs[0]  # that of the optimum, but for rounding
+        reward = np.asarray(frontier.reward_at(asked.clip(least)))
         row |= {name: reward.tolist(), f"{name}_share": shares(reward, programs, safest)}
     return row
 
