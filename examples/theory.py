@@ -16,8 +16,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bmdp.experiments.counter_examples import expansions, rising_expansions, two_branches
-from bmdp.experiments.random_models import (
+from bmdp.experiments.parts.counter_examples import expansions, rising_expansions, two_branches
+from bmdp.experiments.parts.random_models import (
     GAMMA,
     KINDS,
     N_ACTIONS,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import bmdp
 import training
 from bmdp.experiments.experiment import Experiment
-from bmdp.experiments.spec import ExperimentSpec
-from bmdp.experiments.tasks import attempt
+from bmdp.experiments.running.spec import ExperimentSpec
+from bmdp.experiments.running.tasks import attempt
 from bmdp.learn import TrainingSpec, resume, train
 from bmdp.models import Regression
 

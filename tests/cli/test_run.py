@@ -8,9 +8,9 @@ import pytest
 import commands
 from bmdp.cli import run_progress
 from bmdp.cli.run_progress import RunProgress, line_of, summary
-from bmdp.experiments import runner
-from bmdp.experiments.store import ExperimentFolder, Task
-from bmdp.experiments.watching import Run, Sight
+from bmdp.experiments.running import runner
+from bmdp.experiments.running.store import ExperimentFolder, Task
+from bmdp.experiments.running.watching import Run, Sight
 from commands import assert_is_user_error
 from tiny_experiments import COUNT, results, run_inline
 

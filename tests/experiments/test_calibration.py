@@ -6,13 +6,13 @@ import pytest
 import bmdp
 from bmdp.evaluate import calibration as calibration_module
 from bmdp.evaluate import evaluate, measure_portfolio
-from bmdp.experiments import certificates as certificates_module
-from bmdp.experiments import line_search as search_module
 from bmdp.experiments.catalog.calibration import EXPERIMENT
-from bmdp.experiments.certificates import allowed_broken, certificates, hazard, promise
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.measuring import other_seed
-from bmdp.experiments.training import fitted_prices
+from bmdp.experiments.parts import certificates as certificates_module
+from bmdp.experiments.parts import line_search as search_module
+from bmdp.experiments.parts.certificates import allowed_broken, certificates, hazard, promise
+from bmdp.experiments.parts.measuring import other_seed
+from bmdp.experiments.parts.training import fitted_prices
 from bmdp.policies import Portfolio, RandomBudgetedPolicy
 from pieces import check_evaluation, do_killed, done, piece, pieces, place
 

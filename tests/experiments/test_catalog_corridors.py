@@ -7,10 +7,10 @@ import pytest
 import bmdp
 from bmdp import StoreError, TransitionBatch
 from bmdp.envs import corridors
-from bmdp.experiments import executions
 from bmdp.experiments.catalog.corridors_exploration import EXPERIMENT
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.measuring import evaluation_piece
+from bmdp.experiments.parts import executions
+from bmdp.experiments.parts.measuring import evaluation_piece
 from bmdp.learn.exploring import ExploringPolicy
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import plain

@@ -11,7 +11,7 @@ from bmdp.evaluate import measure_portfolio
 from bmdp.evaluate.episodes import environment_seeds
 from bmdp.experiments.catalog.driving import EXPERIMENT
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.measuring import other_seed
+from bmdp.experiments.parts.measuring import other_seed
 from bmdp.learn.spec_files import plain
 from pieces import (
     check_evaluation,

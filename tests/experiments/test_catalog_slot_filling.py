@@ -13,8 +13,8 @@ from bmdp.evaluate.episodes import Job, Setting, environment_seeds
 from bmdp.evaluate.workers import play_plans
 from bmdp.experiments.catalog.slot_filling import EXPERIMENT
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.measuring import other_seed
-from bmdp.experiments.prices import Prices
+from bmdp.experiments.parts.measuring import other_seed
+from bmdp.experiments.parts.prices import Prices
 from bmdp.learn import FTQConfig
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import plain

@@ -8,9 +8,10 @@ import bmdp
 from bmdp import ConfigError, StoreError
 from bmdp.envs import ScriptedPolicy, TrueFrontier, corridors, slot_filling
 from bmdp.evaluate import evaluate
-from bmdp.experiments import comparing, rivals
 from bmdp.experiments.catalog.comparison import EXPERIMENT
-from bmdp.experiments.comparing import (
+from bmdp.experiments.experiment import Work
+from bmdp.experiments.parts import comparing, rivals
+from bmdp.experiments.parts.comparing import (
     TASKS,
     Measuring,
     lesson_of,
@@ -18,7 +19,7 @@ from bmdp.experiments.comparing import (
     spec_of,
     task_truth,
 )
-from bmdp.experiments.comparison_summary import (
+from bmdp.experiments.parts.comparison_summary import (
     COLUMNS,
     cells,
     evaluation_of,
@@ -26,10 +27,9 @@ from bmdp.experiments.comparison_summary import (
     read_methods,
     read_truth,
 )
-from bmdp.experiments.experiment import Work
-from bmdp.experiments.measuring import other_seed
-from bmdp.experiments.moved_dial import move_errors, moves
-from bmdp.experiments.rivals import METHODS, WITH_NETWORKS
+from bmdp.experiments.parts.measuring import other_seed
+from bmdp.experiments.parts.moved_dial import move_errors, moves
+from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
 from bmdp.frontier import Frontier
 from bmdp.learn.config import EnvConfig
 from evaluate.problems import by_hand

@@ -5,10 +5,10 @@ import pytest
 
 from bmdp.exact import solve_cmdp
 from bmdp.exact.textbook import garnet
-from bmdp.experiments import counter_examples
 from bmdp.experiments.catalog.theory import EXPERIMENT
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.random_models import other_ways, solve, summary
+from bmdp.experiments.parts import counter_examples
+from bmdp.experiments.parts.random_models import other_ways, solve, summary
 from pieces import done, piece, pieces, place
 
 SMOKE = EXPERIMENT.presets["smoke"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bmdp.experiments.comparison_summary import method_rows
+from bmdp.experiments.parts.comparison_summary import method_rows
 from bmdp.frontier import upper_frontier
 from bmdp.report.promises import methods_figure, promises_figure
 from report import folders

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bmdp.experiments.runner import run_experiment
-from bmdp.experiments.spec import ExperimentSpec
+from bmdp.experiments.running.runner import run_experiment
+from bmdp.experiments.running.spec import ExperimentSpec
 from bmdp.report.sections import tell
 from report.test_sections import PICTURES
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bmdp.evaluate import measure_dials
-from bmdp.experiments.comparison_summary import evaluation_of
+from bmdp.experiments.parts.comparison_summary import evaluation_of
 from bmdp.frontier import upper_frontier
-from bmdp.report.chapter import episodes_explored, episodes_played
+from bmdp.report.chapters.chapter import episodes_explored, episodes_played
 from bmdp.report.sections import CHAPTERS, tell
 from report import folders
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from bmdp.experiments.pace import all_work, work_done
+from bmdp.experiments.running.pace import all_work, work_done
 
 Record = dict[str, Any]
 

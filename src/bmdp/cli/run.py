@@ -21,9 +21,9 @@ from bmdp.cli.values import parse_seeds
 from bmdp.experiments.catalog import CATALOG
 
 if TYPE_CHECKING:
-    from bmdp.experiments.runner import Event
-    from bmdp.experiments.spec import ExperimentSpec
-    from bmdp.experiments.tasks import Failure
+    from bmdp.experiments.running.runner import Event
+    from bmdp.experiments.running.spec import ExperimentSpec
+    from bmdp.experiments.running.tasks import Failure
 
 
 class Engine(StrEnum):
@@ -78,10 +78,10 @@ def run(  # noqa: PLR0913
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run an experiment. It can be killed at any time: the same command goes on with it."""
-    from bmdp.experiments.boards import require_tensorboard  # torch takes long to import
-    from bmdp.experiments.runner import require_engine
-    from bmdp.experiments.spec import asked_spec
-    from bmdp.experiments.store import discard
+    from bmdp.experiments.running.boards import require_tensorboard  # torch takes long to import
+    from bmdp.experiments.running.runner import require_engine
+    from bmdp.experiments.running.spec import asked_spec
+    from bmdp.experiments.running.store import discard
 
     begin = time.monotonic()
     spec = asked_spec(
@@ -104,7 +104,7 @@ def run(  # noqa: PLR0913
 
 def _device(asked: str, out: Path, force: bool) -> str:
     """The device that is asked for; that of the folder, if any will do."""
-    from bmdp.experiments.store import ExperimentFolder
+    from bmdp.experiments.running.store import ExperimentFolder
 
     if asked == "auto" and (out / "spec.json").exists() and not force:
         return str(ExperimentFolder(out).header.get("device", asked))
@@ -113,7 +113,7 @@ def _device(asked: str, out: Path, force: bool) -> str:
 
 def _run(spec: ExperimentSpec, out: Path, manner: Manner) -> tuple[Failure, ...]:
     """Does what is still to do, and shows how far it is."""
-    from bmdp.experiments.runner import run_experiment
+    from bmdp.experiments.running.runner import run_experiment
 
     workers, engine = manner.workers, manner.engine
     with redirect_stdout(sys.stderr), _watched(spec, out, manner.tensorboard) as on_event:
@@ -125,10 +125,10 @@ def _watched(
     spec: ExperimentSpec, out: Path, tensorboard: bool
 ) -> Iterator[Callable[[Event], None]]:
     """Looks at the folder whenever something happens, and now and then."""
-    from bmdp.experiments.boards import Board
     from bmdp.experiments.catalog import experiment
-    from bmdp.experiments.store import TENSORBOARD, ExperimentFolder, tasks_of
-    from bmdp.experiments.watching import Watcher, time_left
+    from bmdp.experiments.running.boards import Board
+    from bmdp.experiments.running.store import TENSORBOARD, ExperimentFolder, tasks_of
+    from bmdp.experiments.running.watching import Watcher, time_left
 
     folder = ExperimentFolder.of(out, spec)
     watcher = Watcher(folder, tasks_of(experiment(spec.experiment), spec.seeds))
@@ -192,7 +192,7 @@ def _found(
 ) -> dict[str, Any]:
     """The result as JSON has it."""
     from bmdp.experiments.catalog import experiment
-    from bmdp.experiments.store import ExperimentFolder, tasks_of
+    from bmdp.experiments.running.store import ExperimentFolder, tasks_of
 
     folder = ExperimentFolder(out)
     tasks = tasks_of(experiment(spec.experiment), spec.seeds)

@@ -14,8 +14,8 @@ from rich.text import Text
 from bmdp.cli.progress import clock
 
 if TYPE_CHECKING:
-    from bmdp.experiments.store import Task
-    from bmdp.experiments.watching import Sight
+    from bmdp.experiments.running.store import Task
+    from bmdp.experiments.running.watching import Sight
 
 _PAUSE = 60.0  # seconds between two lines on how far all is
 

@@ -1,6 +1,7 @@
 """Folders that a `spec.json` makes what they are: made whole, read with care, used by one process.
 
-Training runs (`bmdp.learn.run_folder`) and experiments (`bmdp.experiments.store`) are such folders.
+Training runs (`bmdp.learn.run_folder`) and experiments (`bmdp.experiments.running.store`) are such
+folders.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bmdp.experiments.comparison_summary import MethodRow
+from bmdp.experiments.parts.comparison_summary import MethodRow
 from bmdp.report.drawing import BLACK, BLUE, GREEN, GREY, RED, SKY, new_figure, tidy
 
 KINDS = {

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from bmdp.errors import BmdpError, StoreError
 from bmdp.experiments.experiment import read_piece
-from bmdp.experiments.spec import KIND
-from bmdp.experiments.store import FINISHED, TENSORBOARD
+from bmdp.experiments.running.spec import KIND
+from bmdp.experiments.running.store import FINISHED, TENSORBOARD
 from bmdp.learn.spec_folders import SPEC, read_header
 from bmdp.report.pieces import READERS, Piece
 from bmdp.report.studies import CHECKS

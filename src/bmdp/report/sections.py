@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bmdp.experiments.catalog import CATALOG, experiment
-from bmdp.report.chapter import Chapter, facts_of
+from bmdp.report.chapters.any import any_chapter
+from bmdp.report.chapters.calibration import calibration_chapter
+from bmdp.report.chapters.chapter import Chapter, facts_of
+from bmdp.report.chapters.comparison import comparison_chapter
+from bmdp.report.chapters.exploration import exploration_chapter
+from bmdp.report.chapters.prices import prices_chapter
+from bmdp.report.chapters.theory import theory_chapter
 from bmdp.report.drawing import svg_of
 from bmdp.report.reading import Results, read_results
 from bmdp.report.section import Picture, Section
-from bmdp.report.section_any import any_chapter
-from bmdp.report.section_calibration import calibration_chapter
-from bmdp.report.section_comparison import comparison_chapter
-from bmdp.report.section_exploration import exploration_chapter
-from bmdp.report.section_prices import prices_chapter
-from bmdp.report.section_theory import theory_chapter
 
 CHAPTERS: Mapping[str, Callable[[Results, str], Chapter]] = {
     "corridors-exploration": exploration_chapter,

@@ -12,12 +12,12 @@
 truth.json: `costs` and `rewards` of the frontier, `reward_error`, `settings`.
 prices.json: for each of `prices` (rising) means and 95 % intervals of reward and cost
     (`reward_mean`, `reward_low`, ...), `cost_deviation` over episodes, `n_episodes`, `gamma`.
-rules.json: see `bmdp.experiments.line_search.line_search`.
+rules.json: see `bmdp.experiments.parts.line_search.line_search`.
 dial.json: `policy`, `budgets`, `before` and `after`, each an evaluation (fields of
     `bmdp.Evaluation`, `env`, `env_settings`), and `certificate` (`confidence`, `n_episodes` of each
     member, `smallest_budget`, and of each member `cost_mean`, `cost_high`, `reward_mean`; `text`).
     Nothing is promised below the smallest budget.
-certificates.json: see `bmdp.experiments.certificates.certificates`.
+certificates.json: see `bmdp.experiments.parts.certificates.certificates`.
 
 Paper: the figure of the Lagrangian appendix. Certificates are ours.
 """
@@ -29,11 +29,11 @@ from dataclasses import dataclass, replace
 from bmdp.data import TransitionBatch
 from bmdp.envs.slot_filling import true_frontier
 from bmdp.evaluate import calibrate, measure_portfolio
-from bmdp.experiments.certificates import certificates, hazard
-from bmdp.experiments.comparing import certificate_piece
 from bmdp.experiments.experiment import Experiment, Piece, Work
-from bmdp.experiments.line_search import line_search
-from bmdp.experiments.measuring import (
+from bmdp.experiments.parts.certificates import certificates, hazard
+from bmdp.experiments.parts.comparing import certificate_piece
+from bmdp.experiments.parts.line_search import line_search
+from bmdp.experiments.parts.measuring import (
     evaluation_piece,
     evenly,
     other_seed,
@@ -41,8 +41,8 @@ from bmdp.experiments.measuring import (
     truth_piece,
     with_prices,
 )
-from bmdp.experiments.prices import Prices
-from bmdp.experiments.training import (
+from bmdp.experiments.parts.prices import Prices
+from bmdp.experiments.parts.training import (
     all_prices,
     fitted_prices,
     playable,

@@ -5,7 +5,7 @@
     FOLDER/TASK/seed-N/method-NAME.json     one method
 
 TASK is "corridors" (with the time in the state), "routes-4" or "slot-filling"; NAME is a key of
-`bmdp.experiments.rivals.METHODS`. `bmdp.experiments.comparison_summary` makes table rows of it.
+`METHODS` in `bmdp.experiments.parts.rivals`, and `comparison_summary` beside it makes table rows.
 
 truth-TASK.json: `costs` and `rewards` of the frontier, `reward_error`, `settings`.
 method-NAME.json: `method` (title), `task`, `seed`; `n_models` (regressions that are kept), `n_more`
@@ -24,9 +24,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bmdp.experiments.comparing import TASKS, Measuring, lesson_of, method_piece, task_truth
 from bmdp.experiments.experiment import Experiment, Work
-from bmdp.experiments.rivals import METHODS, WITH_NETWORKS
+from bmdp.experiments.parts.comparing import TASKS, Measuring, lesson_of, method_piece, task_truth
+from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
 
 
 @dataclass(frozen=True)

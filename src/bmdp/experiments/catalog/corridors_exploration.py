@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.corridors import Corridors, true_frontier
-from bmdp.experiments.executions import executions_piece, hull_piece
 from bmdp.experiments.experiment import Experiment, Work
-from bmdp.experiments.exploration import exploration_piece
-from bmdp.experiments.measuring import Trials, evaluation_piece, evenly, truth_piece
-from bmdp.experiments.training import playable, risk_neutral, rounds_of, trained, trained_from
+from bmdp.experiments.parts.executions import executions_piece, hull_piece
+from bmdp.experiments.parts.exploration import exploration_piece
+from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly, truth_piece
+from bmdp.experiments.parts.training import playable, risk_neutral, rounds_of, trained, trained_from
 from bmdp.learn.config import TrainingSpec
 from bmdp.learn.fit_config import BFTQConfig
 from bmdp.learn.presets import preset

@@ -13,9 +13,9 @@ import numpy as np
 from bmdp.envs.scripted import RULES, ScriptedPolicy
 from bmdp.evaluate.rollouts import Evaluation
 from bmdp.experiments.experiment import Experiment, Piece, Work
-from bmdp.experiments.measuring import Trials, evaluation_piece, evenly
-from bmdp.experiments.prices import Prices, Settings, bftq, ftq
-from bmdp.experiments.training import all_prices
+from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly
+from bmdp.experiments.parts.prices import Prices, Settings, bftq, ftq
+from bmdp.experiments.parts.training import all_prices
 from bmdp.learn.config import EnvConfig, TrainingSpec
 from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.presets import preset

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bmdp.envs.slot_filling import SlotFilling, true_frontier
-from bmdp.experiments import prices
 from bmdp.experiments.experiment import Experiment, Work
-from bmdp.experiments.measuring import Trials, evenly, truth_piece
-from bmdp.experiments.prices import Prices, bftq, ftq
-from bmdp.experiments.training import all_prices
+from bmdp.experiments.parts import prices
+from bmdp.experiments.parts.measuring import Trials, evenly, truth_piece
+from bmdp.experiments.parts.prices import Prices, bftq, ftq
+from bmdp.experiments.parts.training import all_prices
 from bmdp.learn.config import TrainingSpec
 from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.presets import preset

@@ -27,14 +27,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bmdp.experiments.counter_examples import (
+from bmdp.experiments.experiment import Experiment, Piece, Work
+from bmdp.experiments.parts.counter_examples import (
     branch_frontiers,
     drawn_pairs,
     expansions,
     rising_expansions,
 )
-from bmdp.experiments.experiment import Experiment, Piece, Work
-from bmdp.experiments.random_models import GAMMA, KINDS, gap, other_ways, solve, summary
+from bmdp.experiments.parts.random_models import GAMMA, KINDS, gap, other_ways, solve, summary
 
 _DRAWN_SIZE = 0.2  # of the pairs of Q-functions in a picture
 

@@ -1,0 +1,1 @@
+"""What the parts of experiments are made of: training, measuring, and the pieces they keep."""

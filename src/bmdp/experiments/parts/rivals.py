@@ -1,0 +1,216 @@
+"""Ways to spend a budget that are learned from the same episodes: BFTQ, and what else one could do.
+
+A method is given a `Lesson`, and returns a policy with what it took. See docs/comparison.md for
+what each of them is, and cannot do.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bmdp.data import TransitionBatch
+from bmdp.envs import ScriptedPolicy
+from bmdp.evaluate import measure_portfolio
+from bmdp.experiments.parts.training import all_prices, playable
+from bmdp.learn.bftq import BFTQ
+from bmdp.learn.config import EnvConfig, TrainingSpec
+from bmdp.learn.fit import TrainedPolicy
+from bmdp.learn.fit_config import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.lagrangian import LagrangianFTQ
+from bmdp.learn.presets import preset
+from bmdp.models import LinearModel
+from bmdp.policies import MultiplierPolicy, Portfolio, PriceDial, SwitchingPolicy
+from bmdp.policies.protocol import Policy
+
+PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
+"""Of a unit of cost, in rewards, on slot-filling."""
+
+SCRIPTS = {
+    "corridors": ("corridors/safe", "corridors/risky"),
+    "slot-filling": ("slot-filling/voice-again", "slot-filling/key-pad"),
+}
+"""By task, a rule that is safe and one that is not."""
+
+_CORRIDORS_SCALE = 5.0  # of prices there, as rewards are larger
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a method learns from.
+
+    Args:
+        task: its name.
+        spec: with which it was explored.
+        batch: the episodes.
+        explored: the policy of the last round.
+        seconds: of exploring.
+        seed: of all that is random.
+        device: of learners.
+        n_measuring: episodes that each member of a portfolio is measured by, where one is.
+    """
+
+    task: str
+    spec: TrainingSpec
+    batch: TransitionBatch
+    explored: TrainedPolicy
+    seconds: float
+    seed: int
+    device: str
+    n_measuring: int = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A policy, and what it took.
+
+    Args:
+        policy: what was learned.
+        n_models: regressions that it keeps.
+        seconds: of learning.
+        n_more: episodes that were played to choose it, beside those of the lesson.
+    """
+
+    policy: Policy
+    n_models: int
+    seconds: float
+    n_more: int = 0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to spend a budget.
+
+    Args:
+        title: of its row in a table.
+        learn: learns it.
+        tasks: for which there is one; empty for all.
+    """
+
+    title: str
+    learn: Callable[[Lesson], Learned]
+    tasks: tuple[str, ...] = ()
+
+
+def shown_env(lesson_env: EnvConfig, policy_is_scripted: bool) -> EnvConfig:
+    """Returns where a policy is played: the rules of slot-filling read the paper's features."""
+    if lesson_env.id == "slot-filling" and policy_is_scripted:
+        return replace(lesson_env, settings={**lesson_env.settings, "features": "paper"})
+    return lesson_env
+
+
+def _bftq(lesson: Lesson) -> Learned:
+    """Ours, with the settings of the preset."""
+    assert isinstance(lesson.spec.learner, BFTQConfig)
+    return Learned(lesson.explored, _n_models(lesson.spec.learner, lesson), lesson.seconds)
+
+
+def _paper_bftq(lesson: Lesson) -> Learned:
+    """The paper's network and rules."""
+    config = preset(f"paper-{lesson.spec.env.id}").learner
+    assert isinstance(config, BFTQConfig)
+    return _fitted(lesson, BFTQ(config), 1)
+
+
+def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
+    """Prices, played in one of several ways."""
+
+    def learn(lesson: Lesson) -> Learned:
+        assert isinstance(lesson.spec.learner, BFTQConfig)
+        settings: dict[str, Any] = {"refinements": 2} | changes
+        config = replace(all_prices(lesson.spec.learner), **settings)
+        found = _fitted(lesson, LagrangianFTQ(config), 0)
+        n_prices = _n_prices(found.policy) if config.sharing == "none" else 1
+        return replace(found, n_models=n_prices * _n_models(config, lesson))
+
+    return learn
+
+
+def _networks(lesson: Lesson) -> Learned:
+    """The paper's FTQ(lambda): a network for each of its prices, and the curve by rollouts."""
+    ftq = preset(f"paper-{lesson.spec.env.id}-ftq").learner
+    assert isinstance(ftq, FTQConfig)
+    scale = 1.0 if lesson.spec.env.id == "slot-filling" else _CORRIDORS_SCALE
+    config = LagrangianConfig(
+        gamma=ftq.gamma,
+        prices=tuple(scale * price for price in PAPER_PRICES),
+        model=ftq.model,
+        regression=replace(ftq.regression, stop_loss=None),
+        iterations=ftq.iterations,
+        valuation="self",
+    )
+    found = _fitted(lesson, LagrangianFTQ(config), len(config.prices))
+    return _measured(found, playable(found.policy, lesson.device), lesson, lesson.spec.env)
+
+
+def _ridge(lesson: Lesson) -> Learned:
+    """Ridge regression on the numbers of the state, step by step."""
+    return _lagrangian(
+        model=LinearModel(), stages="own", valuation="self", acting="average", sharing="none"
+    )(lesson)
+
+
+def _scripted(lesson: Lesson) -> Learned:
+    """A coin between two rules written by hand, whose costs were measured."""
+    safe, risky = (ScriptedPolicy(name) for name in SCRIPTS[lesson.task])
+    coin = Portfolio.coin(safe, risky, 0.0, 1.0)
+    env = shown_env(lesson.spec.env, policy_is_scripted=True)
+    return _measured(Learned(coin, 0, 0.0), coin, lesson, env)
+
+
+METHODS: dict[str, Method] = {
+    "bftq": Method("BFTQ", _bftq),
+    "bftq-paper": Method("BFTQ, paper's network", _paper_bftq),
+    "ftq-paper": Method("FTQ(lambda), paper's networks", _networks),
+    "ftq-mixture": Method("FTQ(lambda), mixture", _lagrangian()),
+    "coin": Method("coin", _lagrangian(prices=(math.inf, 0.0), refinements=0)),
+    "multiplier": Method("carried price", _lagrangian(plays="carried")),
+    "switching": Method("switching", _lagrangian(plays="switching", refinements=0)),
+    "ridge": Method("ridge regression by stages", _ridge),
+    "scripted": Method("scripted", _scripted, tuple(SCRIPTS)),
+}
+"""All methods, by the name of their piece."""
+
+WITH_NETWORKS = ("bftq-paper", "ftq-paper")
+"""Methods that take a GPU."""
+
+
+def _fitted(lesson: Lesson, learner: BFTQ | LagrangianFTQ, n_models: int) -> Learned:
+    begin = time.perf_counter()
+    policy = learner.fit(lesson.batch, seed=lesson.seed, device=lesson.device)
+    return Learned(policy, n_models, time.perf_counter() - begin)
+
+
+def _measured(found: Learned, policy: Policy, lesson: Lesson, env: EnvConfig) -> Learned:
+    """A portfolio whose costs are those that were measured, which takes more episodes."""
+    assert isinstance(policy, Portfolio)
+    begin = time.perf_counter()
+    measured = measure_portfolio(
+        policy, env.spec(), n_episodes=lesson.n_measuring, seed=lesson.seed
+    )
+    return replace(
+        found,
+        policy=measured,
+        seconds=found.seconds + time.perf_counter() - begin,
+        n_more=lesson.n_measuring * len(policy.which),
+    )
+
+
+def _n_models(config: FitConfig, lesson: Lesson) -> int:
+    """Regressions that are kept: one, or one for each step, of each model that acts."""
+    assert lesson.batch.step is not None
+    n_steps = int(lesson.batch.step.max()) + 1 if config.stages != "none" else 1
+    n_acting = 1 if config.acting == "pooled" else config.n_models
+    return n_steps * n_acting
+
+
+def _n_prices(policy: Policy) -> int:
+    """Prices on the dial of a policy."""
+    assert isinstance(policy, Portfolio | MultiplierPolicy | SwitchingPolicy)
+    dial: Any = policy.policies[0] if isinstance(policy, Portfolio) else policy.dial
+    first = dial.at_step(0)
+    assert isinstance(first, PriceDial)
+    return len(first.prices)
