@@ -234,32 +234,3 @@ def test_finite_problems_are_compared(tmp_path):
     assert rows["branches"]["operator T"] == pytest.approx(2.75)
     assert rows["branches"]["coin"] == pytest.approx(2.75)
     assert rows["branches"]["price anew"] == pytest.approx(2.75, abs=1.2)  # 4 standard errors
-
-
-def test_methods_are_compared_on_the_same_episodes(tmp_path, capsys):
-    found = script("benchmarks/comparison.py")
-    tiny = (
-        *("exploration.rounds=2", "exploration.episodes=60"),
-        *("learner.n_budgets=3", "learner.model.centres=10"),
-    )
-    methods = tuple(m for m in found.METHODS if m not in found.ON_GPU_ONLY)
-    found.do(found.Job("slot-filling", 0, methods, 40, 30, "cpu", str(tmp_path), tiny))
-    rows = {row["method"]: row for row in found.rows_of(tmp_path)}
-    assert tuple(rows) == methods
-    for name, row in rows.items():
-        assert len(row["evaluation"]["budgets"]) == 11
-        assert len(row["moved"]) == 3
-        assert 0 < row["calibrated"]["smallest"] <= 1, name
-        assert row["calibrated"]["evaluation"]["n_episodes"] == 40
-    assert rows["BFTQ"]["n_models"] == 10 * 5
-    assert rows["scripted"]["n_models"] == 0
-    np.save(tmp_path / "optimum-slot-filling-0.npy", [[0.0, 0.4], [20.0, 50.0]])
-    capsys.readouterr()
-    found.main(["--out", str(tmp_path), "--table"])
-    table = capsys.readouterr().out
-    assert all(f"| {name} | 1 |" in table for name in methods)
-    kept = json.loads((tmp_path / "summary.json").read_text())["slot-filling"]
-    assert tuple(kept) == methods
-    for name, one in kept.items():
-        assert one["seeds"] == one["calibrated"]["seeds"] == [0], name
-        assert one["calibrated"]["smallest"] == [round(rows[name]["calibrated"]["smallest"], 5)]
