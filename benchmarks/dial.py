@@ -23,7 +23,6 @@ from measuring import (
     do_all,
     measured,
     moved_errors,
-    on_device,
     optimum_of,
     options,
     require_known,
@@ -297,8 +296,10 @@ def _measured(
     job: Job, study: Study, variant: Variant, policy: Any, records: Any, begin: float
 ) -> dict[str, Any]:
     """What a policy earns and pays, and what it promised."""
+    from bmdp.experiments.parts.training import playable
+
     train_seconds, env = time.perf_counter() - begin, _spec(study, variant).env
-    policy = on_device(policy, job.device)
+    policy = playable(policy, job.device)
     if variant.tolerance > 0:
         policy = _tolerant(policy, variant.tolerance)
     return {
@@ -336,7 +337,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def print_table(folder: Path) -> None:
     """Prints a line for each study and variant: mean over seeds, and the worst overshoot."""
-    from bmdp.evaluate import Evaluation, measure_dial
+    from bmdp.evaluate import measure_dial
+    from bmdp.experiments.parts.measuring import evaluation_of
 
     optima: dict[str, Any] = {}
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -349,7 +351,7 @@ def print_table(folder: Path) -> None:
         if study not in optima:
             optima[study] = optimum_of(_spec(STUDIES[study]).env, folder)
         rows.sort(key=lambda row: row["seed"])
-        found = [Evaluation(**row["evaluation"]) for row in rows]
+        found = [evaluation_of(row["evaluation"]) for row in rows]
         each = [measure_dial(one, optima[study]) for one in found]
         score, over, error = (
             np.array([getattr(report, field) for report in each])

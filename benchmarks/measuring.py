@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-BUDGETS = np.linspace(0, 1, 11)
-MOVES = (0.0, 0.5, 1.0)  # budgets before the dial is moved
+BUDGETS = np.linspace(0, 1, 11).tolist()
 
 
 def options(about: str, what: str, known: Iterable[str]) -> argparse.ArgumentParser:
@@ -62,20 +60,6 @@ def rows_of(folder: Path | str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def on_device(policy: Any, device: str) -> Any:
-    """The policy on a device, or as it is if it cannot be there."""
-    from bmdp import ConfigError
-    from bmdp.models.fitting import torch_device
-    from bmdp.models.placing import placed
-
-    if torch_device(device).type == "cpu":
-        return policy
-    try:
-        return placed(policy, device)
-    except ConfigError:
-        return policy
-
-
 def measured(
     policy: Any, env: Any, *, n_tests: int, seed: int, moved_at: int = 0
 ) -> dict[str, Any]:
@@ -88,72 +72,26 @@ def measured(
         seed: of everything.
         moved_at: step at which the dial is moved; 0 for never.
     """
-    import bmdp
-    from bmdp.evaluate import evaluate_move
+    from bmdp.experiments.parts.measuring import evaluation_piece
+    from bmdp.experiments.parts.moved_dial import moves
 
     begin = time.perf_counter()
-    how: dict[str, Any] = {"n_episodes": n_tests, "seed": seed}
-    found = bmdp.evaluate(policy, env.spec(), budgets=BUDGETS, **how)
-    plain = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in vars(found).items()}
-    row: dict[str, Any] = {"n_tests": n_tests, "evaluation": plain}
+    row: dict[str, Any] = {
+        "n_tests": n_tests,
+        "evaluation": evaluation_piece(policy, env, BUDGETS, n_tests, seed),
+    }
     if moved_at:
-        row["moved"] = []
-        for first in MOVES:
-            move = evaluate_move(
-                policy,
-                env.spec(),
-                first_budget=first,
-                new_budgets=BUDGETS[::2],
-                at_step=moved_at,
-                **{**how, "n_episodes": -(-n_tests // 4)},
-            )
-            row["moved"].append(
-                {
-                    "from": first,
-                    "going": move.going_share,
-                    "infeasible": move.infeasible_share.tolist(),
-                    "cost": move.cost_mean.tolist(),
-                    "reward": move.reward_mean.tolist(),
-                    "ideal": _ideal(policy, env, first, moved_at, seed),
-                }
-            )
+        n_moved = -(-n_tests // 4)
+        row["moved"] = moves(policy, env, at_step=moved_at, n_episodes=n_moved, seed=seed)
     return row | {"test_seconds": time.perf_counter() - begin}
-
-
-def _ideal(policy: Any, env: Any, first: float, step: int, seed: int) -> list[float] | None:
-    """Corridors: the mean cost-to-go of an honest dial, E[clip(budget, least, most of a state)]."""
-    from bmdp.envs import Corridors
-    from bmdp.envs.corridors.frontier import corridors_grid, cost_range
-    from bmdp.learn import collect
-
-    if env.id != "corridors":
-        return None
-    batch = collect(policy, env.spec(), range(5000), budgets=np.full(5000, first), seed=seed)
-    assert batch.step is not None
-    states = np.asarray(batch.state[batch.step == step], np.float64)[:, :2]
-    if len(states) == 0:
-        return None
-    ends = cost_range(corridors_grid(Corridors(**env.settings), 17), states, step)
-    return [float(np.clip(budget, *ends.T).mean()) for budget in BUDGETS[::2]]
-
-
-def move_errors(row: dict[str, Any]) -> NDArray[np.float64]:
-    """Errors of cost-to-go after the dial was moved, one for each pair of budgets.
-
-    Where the ideal cost is not known it is the new budget, and only what is paid above it counts.
-    """
-    errors: list[float] = []
-    for move in (move for move in row.get("moved", ()) if move["going"] > 0):
-        is_known = move["ideal"] is not None
-        off = np.subtract(move["cost"], move["ideal"] if is_known else BUDGETS[::2])
-        errors += list(off if is_known else off.clip(0))
-    return np.array(errors)
 
 
 def moved_errors(rows: list[dict[str, Any]]) -> str:
     """Worst overshoot and mean error of cost-to-go after the dial was moved."""
-    errors = np.concatenate([move_errors(row) for row in rows])
-    return f"{errors.max():.3f}, {np.abs(errors).mean():.4f}" if errors.size else "-"
+    from bmdp.experiments.parts.moved_dial import move_errors
+
+    errors = move_errors(row.get("moved", ()) for row in rows)
+    return "-" if errors is None else f"{errors.worst:.3f}, {errors.mean:.4f}"
 
 
 def optimum_of(env: Any, folder: Path) -> Any:

@@ -110,7 +110,7 @@ def test_a_promise_is_broken_if_it_is_at_any_budget(exact, worst, kept):
 
 def test_the_curve_is_what_each_price_costs(folder, rules):
     curve = piece(place(folder, ""), "prices")
-    assert curve["prices"] == [0, 15, 20, 25, 30, 35, 40, 60]
+    assert curve["prices"] == [0, 15, 30, 50, 60, 62.5, 65, 67.5, 70, 75, 80, 100]
     assert curve["n_episodes"] == SMOKE.n_curve
     assert rules["rules"]["mean"]["cost"] == curve["cost_mean"]
     learned = fitted_prices(
@@ -231,6 +231,7 @@ def test_a_part_that_is_killed_finds_the_same(folder, tmp_path, monkeypatch, n_w
 def test_the_paper_is_learned_with_its_networks():
     paper, best = EXPERIMENT.presets["paper"], EXPERIMENT.presets["best"]
     assert type(paper.priced.learner).__name__ == "FTQConfig"
+    assert paper.priced.prices == (0, 15, 20, 25, 30, 35, 40, 60)
     assert paper.priced.exploring.exploration == paper.budgeted.exploration
     assert paper.calibrations == best.calibrations == 400
     assert replace(best, n_seeds=0) != replace(paper, n_seeds=0)

@@ -22,12 +22,11 @@ from bmdp.experiments.parts.comparing import (
 from bmdp.experiments.parts.comparison_summary import (
     COLUMNS,
     cells,
-    evaluation_of,
     method_rows,
     read_methods,
     read_truth,
 )
-from bmdp.experiments.parts.measuring import other_seed
+from bmdp.experiments.parts.measuring import evaluation_of, other_seed
 from bmdp.experiments.parts.moved_dial import move_errors, moves
 from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
 from bmdp.frontier import Frontier
@@ -116,6 +115,16 @@ def test_methods_learn_what_they_are_called_after(lesson):
         "switching": "SwitchingPolicy",
     }
     assert names["coin"].policies[0].at_step(0).prices.tolist() == [np.inf, 0.0]
+
+
+def test_methods_that_learn_the_same_prices_learn_them_once(lesson, monkeypatch):
+    mixture = METHODS["ftq-mixture"].learn(lesson)
+    monkeypatch.setattr(rivals, "fit_prices", None)
+    carried = METHODS["multiplier"].learn(lesson)
+    assert carried.policy.dial is mixture.policy.policies[0]
+    assert (carried.seconds, carried.n_models) == (mixture.seconds, mixture.n_models)
+    with pytest.raises(TypeError):
+        METHODS["coin"].learn(replace(lesson, fits={}))
 
 
 def test_the_paper_has_a_network_for_each_price(lesson, monkeypatch):

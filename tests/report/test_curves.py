@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from bmdp.experiments.parts.comparison_summary import evaluation_of
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.frontier import upper_frontier
 from bmdp.report.curves import (
     ALONE,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bmdp.evaluate import measure_dials
-from bmdp.experiments.parts.comparison_summary import evaluation_of
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.frontier import upper_frontier
 from bmdp.report.chapters.chapter import episodes_explored, episodes_played
 from bmdp.report.sections import CHAPTERS, tell

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bmdp.errors import ConfigError, DataError
-from bmdp.experiments.parts.comparison_summary import evaluation_of
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.report import published
 from bmdp.report.published import published_curve
 from bmdp.report.reading import value_of

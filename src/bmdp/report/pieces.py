@@ -14,7 +14,7 @@ import numpy as np
 from bmdp.arrays import FloatArray
 from bmdp.errors import StoreError
 from bmdp.evaluate.statistics import Interval
-from bmdp.experiments.parts.comparison_summary import evaluation_of
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, upper_frontier
 
 Piece = Mapping[str, Any]

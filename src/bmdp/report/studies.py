@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bmdp.errors import StoreError
-from bmdp.experiments.parts.comparison_summary import evaluation_of
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.report.pieces import READERS, Piece, columns, entry, mapping, require_numbers
 
 

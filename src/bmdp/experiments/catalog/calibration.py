@@ -1,7 +1,7 @@
 """Calibration: prices tuned to a budget, promises put to the test, and dials before and after.
 
     FOLDER/truth/truth.json          the true frontier of dialogues
-    FOLDER/seed-N/                   a training run: exploration without regard to costs
+    FOLDER/seed-N/                   a training run: the episodes that prices are learned from
     FOLDER/seed-N/prices.json        the calibration curve of FTQ(lambda), on dialogues
     FOLDER/seed-N/rules.json         which lambda two rules choose, and what that realises
     FOLDER/seed-N/dial.json          the mixture of prices before and after `bmdp.calibrate`
@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from bmdp.data import TransitionBatch
 from bmdp.envs.slot_filling import true_frontier
 from bmdp.evaluate import calibrate, measure_portfolio
+from bmdp.experiments.catalog.slot_filling import PAPER_PRICES, PRICES
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.certificates import certificates, hazard
 from bmdp.experiments.parts.comparing import certificate_piece
@@ -46,7 +47,6 @@ from bmdp.experiments.parts.training import (
     all_prices,
     fitted_prices,
     playable,
-    risk_neutral,
     rounds_of,
     trained,
 )
@@ -55,9 +55,6 @@ from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 from bmdp.policies.protocol import Policy
-
-PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
-"""Of a hang-up, in the paper's figure."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +163,9 @@ def dial_piece(
 
 
 def _ours(spec: TrainingSpec) -> Prices:
-    """Prices learned with our models."""
+    """Prices learned with our models, from episodes that BFTQ explored."""
     assert isinstance(spec.learner, BFTQConfig)
-    return Prices(risk_neutral(spec), all_prices(spec.learner), PRICES)
+    return Prices(spec, all_prices(spec.learner), PRICES)
 
 
 def _smaller(rounds: int, episodes: int, learner: BFTQConfig) -> TrainingSpec:
@@ -201,7 +198,7 @@ def _quick() -> CalibrationSettings:
 def _paper() -> CalibrationSettings:
     exploring = preset("paper-slot-filling-ftq")
     assert isinstance(exploring.learner, FTQConfig)
-    priced = Prices(exploring, exploring.learner, PRICES)
+    priced = Prices(exploring, exploring.learner, PAPER_PRICES)
     spec = preset("paper-slot-filling")
     return CalibrationSettings(5, priced, spec, evenly(11), 1000, 20_000, 5000, calibrations=400)
 

@@ -96,8 +96,12 @@ EXPERIMENT = Experiment(
             n_seeds=2,
             tasks=("corridors", "slot-filling"),
             methods=_WITHOUT_NETWORKS,
-            changes=("exploration.rounds=5", "exploration.episodes=300"),
-            measuring=Measuring(2_000, 2_000, resolution=17),
+            changes=(
+                *("exploration.rounds=6", "learner.folds=3", "learner.n_budgets=11"),
+                *("learner.model.centres=150", "learner.model.lengths=[0.35, 0.6, 1.0, 2.0]"),
+                "learner.model.ridges=[0.001, 0.01, 0.1]",
+            ),
+            measuring=Measuring(1_000, 1_000, resolution=17),
         ),
         "paper": ComparisonSettings(
             n_seeds=5,

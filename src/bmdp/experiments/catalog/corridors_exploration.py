@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from bmdp.data import TransitionBatch
 from bmdp.envs.corridors import Corridors, true_frontier
 from bmdp.experiments.experiment import Experiment, Work
-from bmdp.experiments.parts.executions import executions_piece, hull_piece
+from bmdp.experiments.parts.executions import learned_dial
 from bmdp.experiments.parts.exploration import exploration_piece
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly, truth_piece
 from bmdp.experiments.parts.training import playable, risk_neutral, rounds_of, trained, trained_from
@@ -57,13 +57,8 @@ class Settings:
 
 def with_budgets(settings: Settings, work: Work) -> None:
     """Explores with the budgeted policy, and measures and shows what it has learned."""
-    spec, testing = settings.sensitive, settings.testing
-    policy = playable(trained(spec, work), work.device)
-    asked = testing.budgets, testing.n_episodes, work.seed
-    found = work.piece("evaluation", lambda: evaluation_piece(policy, spec.env, *asked))
-    work.piece("executions", lambda: executions_piece(policy, spec.env, testing, work.seed, found))
-    work.piece("exploration", lambda: exploration_piece(spec, work.folder))
-    work.piece("hull", lambda: hull_piece(policy, spec.env, testing.hull_budget, work.seed))
+    learned_dial(settings.sensitive, settings.testing, work)
+    work.piece("exploration", lambda: exploration_piece(settings.sensitive, work.folder))
 
 
 def without_costs(settings: Settings, work: Work) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bmdp.errors import StoreError
-from bmdp.evaluate import DialReport, Evaluation, measure_dial, seed_interval
+from bmdp.evaluate import DialReport, measure_dial, seed_interval
 from bmdp.experiments.experiment import Piece, read_piece
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.experiments.parts.moved_dial import MoveErrors, move_errors
 from bmdp.experiments.parts.rivals import METHODS
 from bmdp.frontier import Frontier
@@ -84,18 +84,6 @@ def read_truth(folder: Path, task: str) -> Frontier:
 def method_rows(pieces: Mapping[str, Sequence[Piece]], truth: Frontier) -> list[MethodRow]:
     """Returns a row for each method, given its pieces of all seeds."""
     return [_row(found, truth) for found in pieces.values()]
-
-
-def evaluation_of(piece: Mapping[str, Any]) -> Evaluation:
-    """Returns an evaluation that was kept as a piece.
-
-    Raises:
-        StoreError: if something is missing.
-    """
-    try:
-        return Evaluation(**{field.name: piece[field.name] for field in fields(Evaluation)})
-    except KeyError as error:
-        raise StoreError(f"an evaluation has no {error}: run the experiment again.") from error
 
 
 def _row(pieces: Sequence[Piece], truth: Frontier) -> MethodRow:

@@ -8,14 +8,24 @@ import numpy as np
 
 from bmdp.envs.tasks import Task
 from bmdp.errors import PolicyError
-from bmdp.experiments.experiment import Piece
+from bmdp.experiments.experiment import Piece, Work
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, rounded, where
 from bmdp.experiments.parts.scenes import episode_of, layout_of
 from bmdp.experiments.parts.traces import played, started, task_of
+from bmdp.experiments.parts.training import playable, trained
 from bmdp.frontier import Frontier, Mixture, hull_mixture
-from bmdp.learn.config import EnvConfig
+from bmdp.learn.config import EnvConfig, TrainingSpec
 from bmdp.policies.hull import HullPolicy
 from bmdp.policies.protocol import BudgetedPolicy
+
+
+def learned_dial(spec: TrainingSpec, testing: Trials, work: Work) -> None:
+    """Explores and learns in the folder of the work, and measures and shows what was learned."""
+    policy = playable(trained(spec, work), work.device)
+    asked = testing.budgets, testing.n_episodes, work.seed
+    found = work.piece("evaluation", lambda: evaluation_piece(policy, spec.env, *asked))
+    work.piece("executions", lambda: executions_piece(policy, spec.env, testing, work.seed, found))
+    work.piece("hull", lambda: hull_piece(policy, spec.env, testing.hull_budget, work.seed))
 
 
 def executions_piece(

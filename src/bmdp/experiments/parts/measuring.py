@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.envs.tasks import TrueFrontier
-from bmdp.errors import ConfigError
+from bmdp.errors import ConfigError, StoreError
 from bmdp.evaluate.episodes import Job, Setting
 from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.evaluate.statistics import mean_interval
@@ -67,6 +67,18 @@ def evaluation_piece(
     values = {field.name: getattr(found, field.name) for field in fields(Evaluation)}
     lists = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in values.items()}
     return lists | where(env)
+
+
+def evaluation_of(piece: Mapping[str, Any]) -> Evaluation:
+    """Returns an evaluation that was kept as a piece.
+
+    Raises:
+        StoreError: if something is missing.
+    """
+    try:
+        return Evaluation(**{field.name: piece[field.name] for field in fields(Evaluation)})
+    except KeyError as error:
+        raise StoreError(f"an evaluation has no {error}: run the experiment again.") from error
 
 
 def where(env: EnvConfig) -> Piece:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from bmdp.data import TransitionBatch
 from bmdp.experiments.experiment import Work
-from bmdp.experiments.parts.executions import executions_piece, hull_piece
+from bmdp.experiments.parts.executions import learned_dial
 from bmdp.experiments.parts.measuring import (
     Trials,
     evaluation_piece,
@@ -65,12 +65,7 @@ class Settings:
 
 def bftq(settings: Settings, work: Work) -> None:
     """Explores with the budgeted policy, and measures and shows what it has learned."""
-    spec, testing = settings.budgeted, settings.testing
-    policy = playable(trained(spec, work), work.device)
-    asked = testing.budgets, testing.n_episodes, work.seed
-    found = work.piece("evaluation", lambda: evaluation_piece(policy, spec.env, *asked))
-    work.piece("executions", lambda: executions_piece(policy, spec.env, testing, work.seed, found))
-    work.piece("hull", lambda: hull_piece(policy, spec.env, testing.hull_budget, work.seed))
+    learned_dial(settings.budgeted, settings.testing, work)
 
 
 def ftq(settings: Settings, work: Work) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bmdp.data import TransitionBatch
@@ -20,10 +20,10 @@ from bmdp.learn.bftq import BFTQ
 from bmdp.learn.config import EnvConfig, TrainingSpec
 from bmdp.learn.fit import TrainedPolicy
 from bmdp.learn.fit_config import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
-from bmdp.learn.lagrangian import LagrangianFTQ
+from bmdp.learn.lagrangian import PricedDial, fit_prices
 from bmdp.learn.presets import preset
 from bmdp.models import LinearModel
-from bmdp.policies import MultiplierPolicy, Portfolio, PriceDial, SwitchingPolicy
+from bmdp.policies import Portfolio
 from bmdp.policies.protocol import Policy
 
 PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
@@ -51,6 +51,8 @@ class Lesson:
         seed: of all that is random.
         device: of learners.
         n_measuring: episodes that each member of a portfolio is measured by, where one is.
+        fits: prices that were learned already, and seconds that it took: methods that differ in how
+            they play share them.
     """
 
     task: str
@@ -61,6 +63,7 @@ class Lesson:
     seed: int
     device: str
     n_measuring: int = 1000
+    fits: dict[LagrangianConfig, tuple[PricedDial, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,9 @@ def _paper_bftq(lesson: Lesson) -> Learned:
     """The paper's network and rules."""
     config = preset(f"paper-{lesson.spec.env.id}").learner
     assert isinstance(config, BFTQConfig)
-    return _fitted(lesson, BFTQ(config), 1)
+    begin = time.perf_counter()
+    policy = BFTQ(config).fit(lesson.batch, seed=lesson.seed, device=lesson.device)
+    return Learned(policy, 1, time.perf_counter() - begin)
 
 
 def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
@@ -122,9 +127,10 @@ def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
         assert isinstance(lesson.spec.learner, BFTQConfig)
         settings: dict[str, Any] = {"refinements": 2} | changes
         config = replace(all_prices(lesson.spec.learner), **settings)
-        found = _fitted(lesson, LagrangianFTQ(config), 0)
-        n_prices = _n_prices(found.policy) if config.sharing == "none" else 1
-        return replace(found, n_models=n_prices * _n_models(config, lesson))
+        dial, seconds = _prices(lesson, config)
+        n_models = _n_models(config, lesson)
+        n_models *= len(dial.prices) if config.sharing == "none" else 1
+        return Learned(dial.policy(config), n_models, seconds)
 
     return learn
 
@@ -142,8 +148,10 @@ def _networks(lesson: Lesson) -> Learned:
         iterations=ftq.iterations,
         valuation="self",
     )
-    found = _fitted(lesson, LagrangianFTQ(config), len(config.prices))
-    return _measured(found, playable(found.policy, lesson.device), lesson, lesson.spec.env)
+    dial, seconds = _prices(lesson, config)
+    policy = playable(dial.policy(config), lesson.device)
+    learned = Learned(policy, len(config.prices), seconds)
+    return _measured(learned, policy, lesson, lesson.spec.env)
 
 
 def _ridge(lesson: Lesson) -> Learned:
@@ -178,10 +186,14 @@ WITH_NETWORKS = ("bftq-paper", "ftq-paper")
 """Methods that take a GPU."""
 
 
-def _fitted(lesson: Lesson, learner: BFTQ | LagrangianFTQ, n_models: int) -> Learned:
-    begin = time.perf_counter()
-    policy = learner.fit(lesson.batch, seed=lesson.seed, device=lesson.device)
-    return Learned(policy, n_models, time.perf_counter() - begin)
+def _prices(lesson: Lesson, config: LagrangianConfig) -> tuple[PricedDial, float]:
+    """A policy for each price, and seconds that it took, whichever way they are played."""
+    key = replace(config, plays="mixture")
+    if key not in lesson.fits:
+        begin = time.perf_counter()
+        found = fit_prices(key, lesson.batch, seed=lesson.seed, device=lesson.device)
+        lesson.fits[key] = found, time.perf_counter() - begin
+    return lesson.fits[key]
 
 
 def _measured(found: Learned, policy: Policy, lesson: Lesson, env: EnvConfig) -> Learned:
@@ -205,12 +217,3 @@ def _n_models(config: FitConfig, lesson: Lesson) -> int:
     n_steps = int(lesson.batch.step.max()) + 1 if config.stages != "none" else 1
     n_acting = 1 if config.acting == "pooled" else config.n_models
     return n_steps * n_acting
-
-
-def _n_prices(policy: Policy) -> int:
-    """Prices on the dial of a policy."""
-    assert isinstance(policy, Portfolio | MultiplierPolicy | SwitchingPolicy)
-    dial: Any = policy.policies[0] if isinstance(policy, Portfolio) else policy.dial
-    first = dial.at_step(0)
-    assert isinstance(first, PriceDial)
-    return len(first.prices)

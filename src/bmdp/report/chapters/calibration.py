@@ -10,7 +10,7 @@ import numpy as np
 
 from bmdp.evaluate import Evaluation
 from bmdp.evaluate.statistics import Interval, mean_interval
-from bmdp.experiments.parts.comparison_summary import evaluation_of
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.report.chapters import shown
 from bmdp.report.chapters.chapter import Chapter, episodes_explored, settings_table
 from bmdp.report.curves import FIRST, SECOND, THIRD, Drawn, Style

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bmdp.experiments.parts.comparison_summary import (
-    COLUMNS,
-    MethodRow,
-    cells,
-    evaluation_of,
-    method_rows,
-)
+from bmdp.experiments.parts.comparison_summary import COLUMNS, MethodRow, cells, method_rows
+from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.experiments.parts.rivals import METHODS
 from bmdp.report.chapters.chapter import Chapter, settings_table
 from bmdp.report.curves import Drawn, Style, trade_off_figure
