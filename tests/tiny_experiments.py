@@ -90,6 +90,7 @@ COUNTING = Experiment(
 FAILING = replace(
     COUNTING, parts={"error": _error, "bug": _bug, "death": _death, "good": _count}, common={}
 )
+ERRING = replace(COUNTING, parts={"error": _error, "bug": _bug, "good": _count}, common={})
 DYING = replace(COUNTING, parts={"": _death}, common={})
 UNSPEAKABLE = replace(COUNTING, presets={"smoke": Size(print)})
 

@@ -14,7 +14,7 @@ from bmdp.experiments.running.watching import Run, Sight
 from commands import assert_is_user_error
 from tiny_experiments import COUNT, results, run_inline
 
-COUNTING, FAILING = "tiny_experiments:COUNTING", "tiny_experiments:FAILING"
+COUNTING, ERRING = "tiny_experiments:COUNTING", "tiny_experiments:ERRING"
 TRAINING = "tiny_experiments:TRAINING"
 
 
@@ -66,9 +66,8 @@ def test_the_result_is_there_as_json(tmp_path):
     }
 
 
-def test_what_failed_is_told_with_part_and_seed(tmp_path, monkeypatch):
-    monkeypatch.delitem(runner.experiment(FAILING).parts, "death")
-    asked = (FAILING, "--preset=smoke", "--seeds=0:2", "--out", tmp_path / "run")
+def test_what_failed_is_told_with_part_and_seed(tmp_path):
+    asked = (ERRING, "--preset=smoke", "--seeds=0:2", "--out", tmp_path / "run")
     result = run(*asked)
     assert result.exit_code == 1
     assert result.stdout == ""

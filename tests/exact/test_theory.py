@@ -7,9 +7,9 @@ from scipy import sparse
 from bmdp.exact import budgeted_value_iteration, cost_range, optimal_frontier, solve_cmdp
 from bmdp.exact.operators import QTables, distance, expectation_operator, optimality_operator
 from bmdp.exact.textbook import decision, forever, garnet, kinked_pair, ladder, steep, steep_pair
+from bmdp.experiments.parts.counter_examples import largest_expansion
 from bmdp.policies import HullPolicy, TabularQ
 from oracles.greedy import nested_program
-from scripts import script
 
 GAMMA = 0.8
 
@@ -68,8 +68,7 @@ def test_remark_two_is_false_for_graphs_that_fall(delta):
 def test_on_rising_graphs_the_operator_expands_by_no_more_than_one_plus_l(lipschitz, size):
     """Remark 2 where it may hold: budgets below, within and above both graphs included."""
     rng = np.random.default_rng(int(1000 * lipschitz + 7 * size))
-    study = script("examples/theory.py")
-    largest = study.largest_expansion(rng, lipschitz, size, n_rounds=20)
+    largest = largest_expansion(rng, lipschitz, size, n_rounds=20)
     assert 0.5 <= largest <= (1 + lipschitz) * (1 + 1e-9)
 
 

@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
             methods=_WITHOUT_NETWORKS,
             changes=(
                 *("exploration.rounds=6", "learner.folds=3", "learner.n_budgets=11"),
-                *("learner.model.centres=150", "learner.model.lengths=[0.35, 0.6, 1.0, 2.0]"),
+                *("learner.model.centres=150", "learner.model.lengths=[0.35, 0.6, 1.0, 2.0, 4.0]"),
                 "learner.model.ridges=[0.001, 0.01, 0.1]",
             ),
             measuring=Measuring(1_000, 1_000, resolution=17),
