@@ -6,7 +6,7 @@ SETTINGS := pyproject.toml constraints.txt
 WORKERS ?= 2
 UNCOMPILED := tests/frontier tests/exact/test_minkowski.py tests/envs/test_kernels.py
 
-.PHONY: help demo test check lint types tests coverage test-slow bench clean
+.PHONY: help demo test check lint types tests coverage test-slow docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,10 @@ coverage: tests  ## lines and branches: all of the geometry and the exact solver
 
 test-slow: $(VENV)/installed-dev  ## the checks that take longer
 	$(BIN)/pytest -q -n $(WORKERS) -m slow
+
+# A link that leads nowhere, and a page that is not in the list of pages, are errors.
+docs: $(VENV)/installed-dev  ## the pages of docs/ as a site, build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json

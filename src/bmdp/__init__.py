@@ -21,7 +21,7 @@ from bmdp.evaluate.offline import OfflineEvaluation, evaluate_offline
 from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
-from bmdp.policies import load_policy
+from bmdp.policies import discounted_budget, load_policy
 from bmdp.randomness import EpisodeStreams
 
 __version__ = "0.1.0"
@@ -62,6 +62,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "data",
+    "discounted_budget",
     "envs",
     "evaluate",
     "evaluate_offline",

@@ -18,6 +18,21 @@ def test_environments_are_found_by_short_name_and_by_id(name):
     assert find_spec(name).id == "bmdp/SlotFilling-v0"
 
 
+def test_an_id_may_name_the_module_that_registers_it(tmp_path, monkeypatch):
+    lines = (
+        "import gymnasium",
+        "gymnasium.register('Elsewhere-v0', entry_point='bmdp.envs.corridors:CorridorsEnv')",
+    )
+    (tmp_path / "elsewhere_envs.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        assert find_spec("elsewhere_envs:Elsewhere-v0").id == "Elsewhere-v0"
+    finally:
+        gymnasium.registry.pop("Elsewhere-v0", None)
+    with pytest.raises(ConfigError, match=r"'nowhere_envs:Some-v0' needs the module nowhere_envs"):
+        find_spec("nowhere_envs:Some-v0")
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

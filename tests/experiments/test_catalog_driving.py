@@ -169,10 +169,12 @@ def test_the_papers_preset_is_its_tables():
     assert paper.testing.budgets == pytest.approx(both)
 
 
-def test_our_best_preset_has_as_many_episodes_for_prices_as_for_budgets():
+def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_prices():
     best = EXPERIMENT.presets["best"]
-    assert best.budgeted == bmdp.preset("two-way")
+    ours, paper = bmdp.preset("two-way"), EXPERIMENT.presets["paper"]
+    assert (best.budgeted.env, best.budgeted.learner) == (ours.env, ours.learner)
     assert (best.n_seeds, best.testing.n_episodes) == (10, 10_000)
-    explored = best.budgeted.exploration, best.priced.exploring.exploration
-    assert [how.rounds * how.episodes for how in explored] == [5000, 5000]
-    assert best.priced.learner.model.hidden == best.budgeted.learner.model.hidden
+    settings = best.budgeted, best.priced.exploring, paper.budgeted
+    explored = [spec.exploration for spec in settings]
+    assert [how.rounds * how.episodes for how in explored] == [1500] * 3
+    assert best.priced.learner.model == best.budgeted.learner.model

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -64,8 +65,10 @@ class Slots(Protocol):
 def find_spec(env: str | EnvSpec) -> EnvSpec:
     """Returns the specification of an environment, given that, its id, or its short name.
 
+    An id may name the module that registers it, as in Gymnasium: `module:Name-v0`.
+
     Raises:
-        ConfigError: if there is none of that name, with the nearest name.
+        ConfigError: if there is none of that name, with the nearest name, or no such module.
 
     >>> find_spec("corridors").id
     'bmdp/Corridors-v0'
@@ -73,8 +76,14 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
     if isinstance(env, EnvSpec):
         kept = {name: value for name, value in env.kwargs.items() if name not in _OURS}
         return dataclasses.replace(env, kwargs=kept)
+    module, _, name = env.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"'{env}' needs the module {module}: {error}.") from error
     try:
-        return gymnasium.spec(ENV_IDS.get(env, env))
+        return gymnasium.spec(ENV_IDS.get(name, name))
     except gymnasium.error.Error as error:
         known = [*ENV_IDS, *gymnasium.registry]
         near = difflib.get_close_matches(env, known, n=1)

@@ -134,11 +134,13 @@ def _slot_filling() -> TrainingSpec:
 
 def _two_way() -> TrainingSpec:
     return TrainingSpec(
-        EnvConfig("two-way", {"observe_time": True}),
+        EnvConfig("two-way", {"observation": "time-to-collision", "observe_time": True}),
         BFTQConfig(
             gamma=0.9,
-            regression=Regression(steps=600, weight_decay=1e-5),
-            iterations=15,
+            n_budgets=11,
+            model=KernelModel(300, (1.0, 2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1, 1.0)),
+            stages="alike",
+            acting="pooled",
             slope_cap=50.0,
         ),
         Exploration(10, 500, decay=1e-3, floor=0.15),

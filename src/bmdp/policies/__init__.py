@@ -9,6 +9,7 @@ from bmdp.policies.combined import EpsilonGreedy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
+from bmdp.policies.limits import discounted_budget
 from bmdp.policies.loading import load_policy
 from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
 from bmdp.policies.portfolio import Portfolio
@@ -39,5 +40,6 @@ __all__ = [
     "SwitchingPolicy",
     "TabularQ",
     "Tracker",
+    "discounted_budget",
     "load_policy",
 ]

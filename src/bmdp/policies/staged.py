@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import FloatArray, IntArray
-from bmdp.errors import ConfigError
+from bmdp.errors import ConfigError, PolicyError
+from bmdp.frontier import Frontier
 from bmdp.policies.hull import QFunction
 from bmdp.policies.protocol import (
     OneStepPolicy,
@@ -61,6 +62,19 @@ class StagedPolicy(Policy):
     def at_step(self, step: int) -> OneStepPolicy:
         """Returns what it does at one step."""
         return self.stages[min(step, len(self.stages) - 1)]
+
+    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
+        """Returns what the policy expects to be able to get from a state that is met at a step.
+
+        Raises:
+            PolicyError: if what is played at that step estimates no values.
+        """
+        stage = self.at_step(step)
+        ask = getattr(stage, "frontier", None)
+        if ask is None:
+            raise PolicyError(f"{type(stage).__name__} estimates no values: it has no frontier.")
+        found: Frontier = ask(state)
+        return found
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""

@@ -144,7 +144,7 @@ def test_exploring_without_regard_to_costs_takes_what_there_is_of_the_settings()
 
 
 def test_models_that_are_told_a_budget_become_models_without_one():
-    spec = bmdp.preset("two-way")
+    spec = bmdp.preset("paper-driving")
     assert isinstance(spec.learner.model, EncoderNet)
     network = FrontierNet(spec.learner.model.hidden, "free")
     assert risk_neutral(spec).learner.model == network

@@ -79,21 +79,25 @@ def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials) -> Settings:
 
 
 def _best() -> Settings:
-    """Our preset."""
-    return _ours(10, preset("two-way"), Trials(BUDGETS, 10_000, evenly(21), 3))
+    """Our preset, with as many episodes as the paper's."""
+    return _ours(10, _explored(10, 150), Trials(BUDGETS, 10_000, evenly(21), 3))
 
 
 def _quick() -> Settings:
-    """Our preset with fewer rounds, and with bumps instead of networks."""
-    spec = preset("two-way")
+    """Our preset with fewer episodes, and with fewer bumps."""
+    spec = _explored(6, 300)
     assert isinstance(spec.learner, BFTQConfig)
-    model = KernelModel(200, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0))
-    learner = replace(
-        spec.learner, n_budgets=11, model=model, stages="alike", acting="pooled", slope_cap=50.0
-    )
-    explored = replace(spec.exploration, rounds=6, episodes=400, decay=0.002)
-    spec = replace(spec, learner=learner, exploration=explored)
+    model = KernelModel(200, (2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1))
+    spec = replace(spec, learner=replace(spec.learner, model=model))
     return _ours(2, spec, Trials(evenly(21), 1000, evenly(21), 3))
+
+
+def _explored(rounds: int, episodes: int) -> TrainingSpec:
+    """Our preset with so many episodes; the last round has the same share of random actions."""
+    spec = preset("two-way")
+    how = spec.exploration
+    decay = how.decay * how.rounds * how.episodes / (rounds * episodes)
+    return replace(spec, exploration=replace(how, rounds=rounds, episodes=episodes, decay=decay))
 
 
 def _smoke() -> Settings:

@@ -1,0 +1,92 @@
+"""What pages name is there: functions, tests, pages of the site, and what links lead to."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+LINK = re.compile(r"\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
+
+
+def table_rows(page):
+    """Cells of all tables of a page, without their heads."""
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    heads = {lines[i - 1] for i, line in enumerate(lines) if line.startswith("|---")}
+    return [re.split(r"\s+\|\s+", row.strip("| ")) for row in rows if row not in heads]
+
+
+def found(name):
+    """Whether a dotted name is that of something; fields of dataclasses count."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:i]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[i:]:
+            if part in getattr(thing, "__annotations__", ()):
+                return part == parts[-1]
+            if not hasattr(thing, part):
+                return False
+            thing = getattr(thing, part)
+        return True
+    return False
+
+
+def names_in(page):
+    """Dotted names and paths of tests that the tables of a page have in code."""
+    words = {w for row in table_rows(page) for cell in row for w in re.findall(r"`([^`]+)`", cell)}
+    return sorted(w for w in words if re.fullmatch(r"bmdp(\.\w+)+|(src|tests)/[\w/.]+", w))
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), [(p, n) for p in ("notation.md", "algorithms.md") for n in names_in(p)]
+)
+def test_what_the_tables_name_is_there(page, name):
+    assert (ROOT / name).is_file() if "/" in name else found(name), f"{name} of {page}"
+
+
+def test_every_row_says_where():
+    for page, needed in (("notation.md", ("bmdp.",)), ("algorithms.md", ("bmdp.", "tests/"))):
+        rows = table_rows(page)
+        assert len(rows) > 20
+        for row in rows:
+            ends = row[-len(needed) :]
+            assert all(e.startswith(f"`{n}") for e, n in zip(ends, needed, strict=True)), row
+
+
+def test_the_site_has_every_page_once():
+    def pages(part):
+        if isinstance(part, str):
+            return [part]
+        values = part.values() if isinstance(part, dict) else part
+        return [page for value in values for page in pages(value)]
+
+    listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    assert sorted(listed) == sorted([page.name for page in PAGES] + list(OUTSIDE))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*(ROOT / name for name in ("README.md", *OUTSIDE.values())), *PAGES],
+    ids=lambda page: page.name,
+)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for link in (a or b for a, b in LINK.findall(text)):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+            assert anchor in slugs, link
