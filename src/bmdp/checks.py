@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,6 +40,32 @@ def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     known = tuple(choices)
     if value not in known:
         raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+
+
+def require_name(what: str, name: str, known: Iterable[str]) -> None:
+    """Checks that something of a name is known.
+
+    Raises:
+        ConfigError: if not, with all names and the nearest one.
+
+    >>> require_name("size", "smok", ("smoke", "quick"))
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: no size is called 'smok'; there are smoke, quick. Did you mean 'smoke'?
+    """
+    names = list(known)
+    if name not in names:
+        there, near = ", ".join(names), nearest(name, names)
+        raise ConfigError(f"no {what} is called {name!r}; there are {there}.{near}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns a question whether another name was meant; nothing, if none is near.
+
+    >>> nearest("bridg", ("bridge", "ladder"))
+    " Did you mean 'bridge'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def require_share(name: str, value: Any) -> None:

@@ -195,7 +195,7 @@ def test_a_start_out_of_range_is_refused_by_all():
 
 
 def test_an_unknown_problem_is_refused_with_the_nearest_name():
-    with pytest.raises(ConfigError, match=r"'brances'\. Did you mean 'branches'"):
+    with pytest.raises(ConfigError, match=r"'brances'; .* Did you mean 'branches'\?"):
         problem("brances")
-    with pytest.raises(ConfigError, match="There are: decision, branches"):
+    with pytest.raises(ConfigError, match=r"there are decision, branches.*\.$"):
         problem("zzz")

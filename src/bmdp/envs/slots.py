@@ -8,7 +8,6 @@ whose episode is going on are stepped. What a slot plays is the same in both, an
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.checks import nearest
 from bmdp.envs.registry import ENV_IDS
 from bmdp.errors import ConfigError, EnvError
 
@@ -86,9 +86,8 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
         return gymnasium.spec(ENV_IDS.get(name, name))
     except gymnasium.error.Error as error:
         known = [*ENV_IDS, *gymnasium.registry]
-        near = difflib.get_close_matches(env, known, n=1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"Short names are {', '.join(ENV_IDS)}."
-        raise ConfigError(f"no environment is called '{env}'. {hint}") from error
+        hint = nearest(env, known) or f" Short names are {', '.join(ENV_IDS)}."
+        raise ConfigError(f"no environment is called '{env}'.{hint}") from error
 
 
 def open_slots(spec: EnvSpec) -> Slots:

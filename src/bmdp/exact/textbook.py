@@ -6,7 +6,6 @@ are what every solver is tested on, and they are fit to be drawn and understood.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from bmdp.arrays import FloatArray, IntArray
-from bmdp.errors import ConfigError
+from bmdp.checks import require_name
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import QTables
 from bmdp.frontier import Frontier, upper_frontier
@@ -240,12 +239,7 @@ def problem(name: str) -> TextbookProblem:
     Raises:
         ConfigError: if there is none of that name, with the nearest name.
     """
-    if name not in PROBLEMS:
-        near = difflib.get_close_matches(name, PROBLEMS, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(
-            f"no textbook problem is called '{name}'.{hint} There are: {', '.join(PROBLEMS)}."
-        )
+    require_name("textbook problem", name, PROBLEMS)
     return PROBLEMS[name]()
 
 

@@ -8,11 +8,10 @@ and networks without the first activations.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import replace
 
-from bmdp.errors import ConfigError
+from bmdp.checks import require_name
 from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
 from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression
@@ -30,10 +29,7 @@ def preset(name: str) -> TrainingSpec:
     >>> preset("corridors").learner.stages
     'alike'
     """
-    if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"no preset is called {name!r}; there are {', '.join(PRESETS)}.{hint}")
+    require_name("preset", name, PRESETS)
     return PRESETS[name]()
 
 

@@ -7,7 +7,6 @@ read, and not an hour later.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import math
@@ -19,6 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import numpy as np
 
+from bmdp.checks import nearest
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.errors import ConfigError
 from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec, require_held_out
@@ -217,7 +217,7 @@ def _of_kind(classes: Iterable[type[Any]], value: Any, where: str) -> Any:
     kind = content["kind"]
     if kind not in known:
         raise ConfigError(
-            f"{where} must be one of {', '.join(known)}; got {kind!r}.{_hint(kind, known)}"
+            f"{where} must be one of {', '.join(known)}; got {kind!r}.{nearest(kind, known)}"
         )
     rest = {name: v for name, v in content.items() if name != "kind"}
     return _object(known[kind], rest, where)
@@ -283,13 +283,8 @@ def _frozen(value: Any) -> Any:
 def _require_known(name: str, known: Iterable[str], owner: str) -> None:
     names = list(known)
     if name not in names:
-        near = _hint(name, names) or f" There are {', '.join(names)}."
+        near = nearest(name, names) or f" There are {', '.join(names)}."
         raise ConfigError(f"{owner} has no setting {name!r}.{near}")
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _join(where: str, name: str) -> str:

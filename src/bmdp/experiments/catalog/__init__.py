@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from bmdp.checks import require_name
 from bmdp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,16 +58,3 @@ def settings_of(name: str, preset: str) -> Any:
     presets = experiment(name).presets
     require_name(f"preset of {name}", preset, presets)
     return presets[preset]
-
-
-def require_name(what: str, name: str, known: Iterable[str]) -> None:
-    """Checks that something of a name is known.
-
-    Raises:
-        ConfigError: if not, with the nearest name.
-    """
-    names = list(known)
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"no {what} is called {name!r}; there are {', '.join(names)}.{hint}")
