@@ -116,15 +116,7 @@ class RunFolder:
 
     def records(self) -> list[Record]:
         """All records."""
-        path = self.path / RECORDS
-        lines = path.read_text().splitlines() if path.exists() else []
-        found = []
-        for line in lines:
-            try:
-                found.append(json.loads(line))
-            except ValueError:  # cut off in the middle: what it tells of was not kept
-                break
-        return found
+        return read_records(self.path / RECORDS)
 
     def prediction(self) -> Record | None:
         """What held-out episodes say of the last policy, if any were."""
@@ -158,6 +150,20 @@ class RunFolder:
 
     def _round(self, number: int) -> Path:
         return self.path / f"round-{number:03d}"
+
+
+def read_records(path: Path) -> list[Record]:
+    """Returns the records of a file, if it is there, up to one that a kill cut off."""
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    found = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:  # what it tells of was not kept
+            break
+        if isinstance(record, dict):
+            found.append(record)
+    return found
 
 
 def require_new(path: Path) -> None:

@@ -6,7 +6,6 @@ not there yet, or is damaged, is left out, and `Results.notes` say so.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,12 @@ from bmdp.errors import BmdpError, StoreError
 from bmdp.experiments.experiment import read_piece
 from bmdp.experiments.running.spec import KIND
 from bmdp.experiments.running.store import FINISHED, TENSORBOARD
+from bmdp.learn.run_folder import RECORDS, read_records
 from bmdp.learn.spec_folders import SPEC, read_header
 from bmdp.report.pieces import READERS, Piece
 from bmdp.report.studies import CHECKS
 
 REPORT = "report"
-_RECORDS = "records.jsonl"
 _SEED = re.compile(r"seed-(\d+)")
 
 T = TypeVar("T")
@@ -231,25 +230,11 @@ def _read_part(part: str, seed: int | None, path: Path) -> tuple[PartResults, li
         part=part,
         seed=seed,
         pieces=pieces,
-        records=_read_records(path / _RECORDS),
+        records=tuple(read_records(path / RECORDS)),
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
         machine=machine if isinstance(machine, Mapping) else {},
     )
     return result, notes
-
-
-def _read_records(path: Path) -> tuple[Piece, ...]:
-    """Records up to one that was cut off by a kill, if one was."""
-    found: list[Piece] = []
-    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            break
-        if isinstance(record, Mapping):
-            found.append(record)
-    return tuple(found)
 
 
 def _unfinished(
