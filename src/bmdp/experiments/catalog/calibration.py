@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from bmdp.data import TransitionBatch
 from bmdp.envs.slot_filling import true_frontier
 from bmdp.evaluate import calibrate, measure_portfolio
-from bmdp.experiments.catalog.slot_filling import PAPER_PRICES, PRICES
+from bmdp.experiments.catalog.slot_filling import PRICES
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.certificates import certificates, hazard
 from bmdp.experiments.parts.comparing import certificate_piece
@@ -43,6 +43,7 @@ from bmdp.experiments.parts.measuring import (
     with_prices,
 )
 from bmdp.experiments.parts.prices import Prices
+from bmdp.experiments.parts.rivals import PAPER_PRICES
 from bmdp.experiments.parts.training import (
     all_prices,
     fitted_prices,

@@ -13,14 +13,12 @@ from bmdp.experiments.experiment import Experiment, Work
 from bmdp.experiments.parts import prices
 from bmdp.experiments.parts.measuring import Trials, evenly, truth_piece
 from bmdp.experiments.parts.prices import Prices, bftq, ftq
+from bmdp.experiments.parts.rivals import PAPER_PRICES
 from bmdp.experiments.parts.training import all_prices
 from bmdp.learn.config import TrainingSpec
 from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
-
-PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
-"""Of a hang-up, in the paper's figure."""
 
 PRICES = (0.0, 15.0, 30.0, 50.0, 60.0, 62.5, 65.0, 67.5, 70.0, 75.0, 80.0, 100.0)
 """Those around the slopes of the true frontier, which are from 61 to 69, and some others."""

@@ -27,7 +27,7 @@ from bmdp.policies import Portfolio
 from bmdp.policies.protocol import Policy
 
 PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
-"""Of a unit of cost, in rewards, on slot-filling."""
+"""Of a hang-up on slot-filling, in rewards, in the paper's figure."""
 
 SCRIPTS = {
     "corridors": ("corridors/safe", "corridors/risky"),
