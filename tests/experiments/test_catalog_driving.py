@@ -177,4 +177,6 @@ def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_price
     settings = best.budgeted, best.priced.exploring, paper.budgeted
     explored = [spec.exploration for spec in settings]
     assert [how.rounds * how.episodes for how in explored] == [1500] * 3
+    decays = [how.decay * how.rounds * how.episodes for how in (ours.exploration, *explored[:2])]
+    assert decays == pytest.approx(decays[:1] * 3)  # as little is random at last
     assert best.priced.learner.model == best.budgeted.learner.model

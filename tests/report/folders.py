@@ -263,7 +263,7 @@ def rules(off=0.0):
 
 
 def certificates():
-    kept = {"calibration": 0, "asked": 0.3, "certified": 0.3, "exact": 0.2, "kept": True}
+    kept = {"calibration": 0, "asked": 0.3, "exact": 0.2, "kept": True}
     broken = kept | {"exact": 0.35, "kept": False}
     kinds = {"binary": [kept, kept], "bounded": [kept, kept], "means": [kept, broken]}
     return {

@@ -118,6 +118,15 @@ def test_answers_of_studies_have_their_figures(told):
     assert f"BFTQ has the best score, {score:.3f}" in told["comparison"].section.answer
 
 
+def test_the_setting_of_a_comparison_is_that_of_its_preset(tmp_path):
+    folders.comparison(tmp_path / "some")
+    measuring = {"n_tests": 2000, "n_calibrating": 60, "n_budgets": 6}
+    folders.spec(tmp_path / "some", "comparison", settings={"measuring": measuring})
+    facts = tell(tmp_path / "some", "some").section.facts
+    assert "2,000 test episodes at each of 6 budgets" in facts["Setting"]
+    assert "60 episodes of each member" in facts["Setting"]
+
+
 def test_calibrated_dials_are_judged_at_budgets_that_are_certified(told, tmp_path):
     """Certified from 0.2 on: of budgets 0, 0.5 and 1 the last two, with costs 0.6 and 0.4."""
     answer = told["calibration"].section.answer

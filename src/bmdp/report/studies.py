@@ -72,7 +72,7 @@ def _certificates(piece: Piece) -> None:
     for found in mapping(entry(piece, "kinds")).values():
         require_numbers(found, ("calibrations", "broken", "allowed"))
         for row in entry(found, "rows"):
-            require_numbers(row, ("asked", "certified", "exact", "kept"))
+            require_numbers(row, ("asked", "exact", "kept"))
         for row in entry(found, "shown"):
             columns(row, ("mean", "high"))
 

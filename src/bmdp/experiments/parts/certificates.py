@@ -149,7 +149,7 @@ def promise(portfolio: Portfolio, exact: FloatArray) -> Piece:
 
     Returns:
         `smallest` budget that it is about; the budget `asked` from there on for which the exact
-        cost is furthest above what it is `certified` to be at most, the `exact` cost there, and
+        cost is furthest above that, which it is certified not to be, the `exact` cost there, and
         whether the promise is `kept` at all budgets.
     """
     curve = portfolio.curve
@@ -159,7 +159,6 @@ def promise(portfolio: Portfolio, exact: FloatArray) -> Piece:
     return {
         "smallest": float(curve.costs[0]),
         "asked": asked,
-        "certified": asked,
         "exact": float(exact[curve.index][worst]),
         "kept": bool(excess[worst] <= _SLIP),
     }

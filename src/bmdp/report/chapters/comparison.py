@@ -148,7 +148,8 @@ def _setting(results: Results) -> str:
     measuring = settings.get("measuring") or {}
     parts = [
         f"tasks: {', '.join(settings.get('tasks') or ())}",
-        f"{measuring.get('n_tests', 0):,} test episodes at each of 11 budgets",
+        f"{measuring.get('n_tests', 0):,} test episodes at each of "
+        f"{measuring.get('n_budgets', 0)} budgets",
         f"{measuring.get('n_calibrating', 0):,} episodes of each member to calibrate",
     ]
     return "; ".join(parts)
