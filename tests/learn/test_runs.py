@@ -25,7 +25,7 @@ from bmdp.learn import (
     whole_files,
 )
 from bmdp.learn.data_notes import data_notes
-from bmdp.learn.run_folder import RunFolder, discard
+from bmdp.learn.run_folder import RunFolder, discard, read_records
 from bmdp.models import FrontierNet, LinearModel, Regression, TreesModel
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, content, told, with_learner
@@ -519,3 +519,10 @@ def test_data_that_cannot_be_learned_from_are_refused(tmp_path, log, changes, le
     with pytest.raises(DataError, match=message):
         train_from_data(batch, replace(LEARNER, **learner), tmp_path / "run", seed=0)
     assert not list(tmp_path.iterdir())
+
+
+def test_records_end_where_a_kill_cut_one_off(tmp_path):
+    path = tmp_path / "records.jsonl"
+    assert read_records(path) == []
+    path.write_text('{"round": 0}\n7\n{"round": 1\n{"round": 2}\n')
+    assert read_records(path) == [{"round": 0}]
