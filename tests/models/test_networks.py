@@ -14,6 +14,7 @@ NETWORKS = {
     "text": EncoderNet((16, 8), (3,)),
     "code": EncoderNet((16, 8), (3,), reading="code"),
     "deep encoder": EncoderNet((16,), (4, 5)),
+    "deep encoder, code": EncoderNet((16, 8), (4, 5), "code"),
     "free": FrontierNet((16, 8), "free"),
     "monotone": FrontierNet((16, 8), "monotone"),
 }
@@ -81,7 +82,7 @@ def plain(network, made, states, budget):
     return rows @ last.weight[0] + last.bias[0]
 
 
-@pytest.mark.parametrize("name", ["text", "code", "deep encoder"])
+@pytest.mark.parametrize("name", ["text", "code", "deep encoder", "deep encoder, code"])
 def test_the_papers_network_is_what_its_layers_say(name):
     network = NETWORKS[name]
     made = stack(network, n_networks=1)

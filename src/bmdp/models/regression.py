@@ -61,7 +61,13 @@ def make_optimiser(stack: QStack, settings: Regression) -> torch.optim.Optimizer
     device = next(stack.parameters()).device
     on_gpu = device.type == "cuda"
     rate = torch.tensor(settings.learning_rate, device=device) if on_gpu else settings.learning_rate
-    return kind(stack.parameters(), lr=rate, weight_decay=settings.weight_decay, capturable=on_gpu)
+    return kind(
+        stack.parameters(),
+        lr=rate,
+        weight_decay=settings.weight_decay,
+        capturable=on_gpu,
+        fused=on_gpu,
+    )
 
 
 def regress(
@@ -97,32 +103,33 @@ def descend(
     held_out = samples.rows(order[:n_held_out].to(device)) if n_held_out else None
     trained = samples.rows(order[n_held_out:].to(device)) if n_held_out else samples
     judge = _Judge(stack, held_out, settings)
-    take_step = _stepper(stack, trained, settings, optimiser, generator)
-    first = last = torch.empty(0)
-    for step in range(settings.steps):
-        _set_rate(optimiser, settings, step)
-        loss = take_step()
-        is_check = step % settings.check_every == 0 or step == settings.steps - 1
-        if is_check or settings.stop_loss is not None:
-            last = loss.cpu()
-            first = last if step == 0 else first
-            if settings.stop_loss is not None and float(last.max()) < settings.stop_loss:
-                break
-        if is_check and judge.is_over():
+    walk = _walker(stack, trained, settings, optimiser, generator)
+    n_taken, found = 0, torch.empty(0)
+    while n_taken < settings.steps:
+        to_check = -n_taken % settings.check_every + 1
+        n = min(to_check, settings.steps - n_taken)
+        last = walk(range(n_taken, n_taken + n))
+        found = torch.stack((last[0] if n_taken == 0 else found[0], last[-1]))
+        n_taken += len(last)
+        if judge.is_over() or _is_low(last[-1], settings):
             break
-    return Descent(first, last, judge.finish(), step + 1)
+    return Descent(found[0], found[1], judge.finish(), n_taken)
 
 
-def _stepper(
+Walk = Callable[[range], Tensor]
+"""Takes steps until the loss is low, and returns the losses before each of them, `[steps, E]`."""
+
+
+def _walker(
     stack: QStack,
     samples: Samples,
     settings: Regression,
     optimiser: torch.optim.Optimizer,
     generator: torch.Generator,
-) -> Callable[[], Tensor]:
-    """Returns a function that takes a step, and returns the losses before it, `[E]`.
+) -> Walk:
+    """Returns what takes steps.
 
-    On a GPU, steps on the whole batch are recorded once as a graph, and replayed.
+    On a GPU, a step on the whole batch is recorded once as a graph, and replayed.
     """
 
     def step() -> Tensor:
@@ -130,17 +137,70 @@ def _stepper(
         loss = losses(stack, _part(samples, settings.batch_size, generator))
         loss.sum().backward()  # type: ignore[no-untyped-call]
         if settings.clip is not None:
-            for parameter in stack.parameters():
-                if parameter.grad is not None:
-                    parameter.grad.clamp_(-settings.clip, settings.clip)
+            torch.nn.utils.clip_grad_value_(stack.parameters(), settings.clip)
         optimiser.step()
         return loss.detach()
 
     n = samples.states.shape[1]
     is_whole = settings.batch_size is None or settings.batch_size >= n
-    if samples.states.device.type != "cuda" or not is_whole or settings.steps < 20:
-        return step
-    return _recorded(step)
+    if samples.states.device.type == "cuda" and is_whole and settings.steps >= 20:
+        return _running(_recorded(step), settings, optimiser)
+    return _walking(step, settings, optimiser)
+
+
+def _walking(
+    step: Callable[[], Tensor], settings: Regression, optimiser: torch.optim.Optimizer
+) -> Walk:
+    """Looks at the loss at every step, if there is one to end at."""
+
+    def walk(numbers: range) -> Tensor:
+        found: list[Tensor] = []
+        for number in numbers:
+            _set_rate(optimiser, settings, number)
+            found.append(step())
+            if _is_low(found[-1], settings):
+                break
+        return torch.stack(found).cpu()
+
+    return walk
+
+
+def _running(
+    step: Callable[[], Tensor], settings: Regression, optimiser: torch.optim.Optimizer
+) -> Walk:
+    """Looks at losses at the end, lest a GPU waits for it; goes back if it has gone too far."""
+
+    def run(numbers: range) -> Tensor:
+        found: list[Tensor] = []
+        for number in numbers:
+            _set_rate(optimiser, settings, number)
+            found.append(step().clone())
+        return torch.stack(found).cpu()
+
+    def walk(numbers: range) -> Tensor:
+        before = _state(optimiser)
+        kept = [value.clone() for value in before] if settings.stop_loss is not None else []
+        found = run(numbers)
+        low = next((i for i, loss in enumerate(found) if _is_low(loss, settings)), len(found))
+        if low + 1 < len(found):
+            for value, old in zip(before, kept, strict=True):
+                value.copy_(old)
+            found = run(numbers[: low + 1])
+        return found
+
+    return walk
+
+
+def _state(optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    """Parameters and moments, without what the first step will make."""
+    parameters = [p.detach() for group in optimiser.param_groups for p in group["params"]]
+    moments = [value for state in optimiser.state.values() for value in state.values()]
+    return parameters + [value for value in moments if isinstance(value, Tensor)]
+
+
+def _is_low(loss: Tensor, settings: Regression) -> bool:
+    """Whether the regression may end at losses `[E]`."""
+    return settings.stop_loss is not None and float(loss.max()) < settings.stop_loss
 
 
 def _recorded(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
@@ -200,7 +260,9 @@ class _Judge:
 
 
 def _set_rate(optimiser: torch.optim.Optimizer, settings: Regression, step: int) -> None:
-    """The learning rate of a step."""
+    """The learning rate of a step, if it is another than that of the step before."""
+    if step > 0 and settings.schedule == "constant":
+        return
     rate = settings.learning_rate
     if settings.schedule == "cosine":
         rate *= float(0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / settings.steps))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -88,7 +88,8 @@ class EncoderStack(QStack):
     """The paper's network: the budget is encoded and joins the state at the first layer.
 
     Up to the first activation all is linear in state and encoded budget. Both parts go through
-    those layers apart and are added, so that a grid of budgets takes one pass each.
+    those layers apart and are added, so that a grid of budgets takes one pass each. Layers without
+    an activation between them are multiplied with each other first, and rows with the product.
     """
 
     def __init__(
@@ -124,17 +125,21 @@ class EncoderStack(QStack):
 
     def _encoded(self, budgets: Tensor) -> Tensor:
         """What budgets `[E, n]` add to the first activation, biases included, `[E, n, H]`."""
-        rows = budgets[..., None]
-        for layer in self.encoder:
-            rows = torch.relu(layer(rows)) if self.is_literal else layer(rows)
-        part = affine(self.first.bias, rows, self.first.weight[:, self.state_size :])
-        return part if self.is_literal else self.others[0](part)
+        rows, bias = budgets[..., None], cast(Tensor, self.first.bias)
+        weight = self.first.weight[:, self.state_size :]
+        if self.is_literal:
+            for layer in self.encoder:
+                rows = torch.relu(layer(rows))
+            return affine(bias, rows, weight)
+        for layer in reversed(cast(Sequence[LinearStack], self.encoder)):
+            weight, bias = layer.weight @ weight, layer.bias @ weight + bias
+        second = cast(LinearStack, self.others[0])
+        return affine(second(bias), rows, weight @ second.weight)
 
     def _state_part(self, states: Tensor) -> Tensor:
         """What states `[E, n, D]` add to the first activation, `[E, n, H]`."""
-        part = affine(None, states, self.first.weight[:, : self.state_size])
-        second: Any = self.others[0]
-        return part if self.is_literal else affine(None, part, second.weight)
+        weight, second = self.first.weight[:, : self.state_size], cast(LinearStack, self.others[0])
+        return affine(None, states, weight if self.is_literal else weight @ second.weight)
 
     def _rest(self, rows: Tensor) -> Tensor:
         """From the first activation on: `[E, n, H]` to `[E, n, 2 * A]`."""
