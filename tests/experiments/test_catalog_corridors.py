@@ -208,7 +208,8 @@ def test_the_papers_preset_is_its_tables():
     assert paper.n_seeds == 4
     assert paper.sensitive == bmdp.preset("paper-corridors")
     assert paper.neutral == bmdp.preset("paper-corridors-ftq")
-    assert (paper.learner.regression.steps, paper.learner.n_labels) == (5000, 10)
+    assert (paper.learner.regression.steps, paper.learner.n_labels) == (1000, 10)
+    assert paper.neutral.learner.regression.steps == 5000
     assert paper.testing.n_episodes == 1000
     assert paper.testing.budgets == pytest.approx(np.linspace(0, 1, 10))
 

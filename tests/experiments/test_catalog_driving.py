@@ -13,6 +13,7 @@ from bmdp.experiments.catalog.driving import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.measuring import other_seed
 from bmdp.learn.spec_files import plain
+from bmdp.policies import MultiplierPolicy
 from pieces import (
     check_evaluation,
     check_executions,
@@ -112,6 +113,13 @@ def test_prices_are_measured_with_the_discount(folder):
     assert found["reward_mean"] == measured.rewards[::-1].tolist()
     evaluated = piece(place(folder, "ftq"), "evaluation")
     check_evaluation(evaluated, mixture, ENV, TESTING.budgets, TESTING.n_episodes, 3)
+
+
+def test_a_carried_price_is_played_by_what_was_learned(folder):
+    learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
+    carried = MultiplierPolicy(learned.policies[0], gamma=0.9)
+    evaluated = piece(place(folder, "ftq"), "evaluation-carried")
+    check_evaluation(evaluated, carried, ENV, TESTING.budgets, TESTING.n_episodes, 3)
 
 
 def test_scripts_are_measured(folder):

@@ -18,6 +18,7 @@ from bmdp.experiments.parts.prices import Prices
 from bmdp.learn import FTQConfig
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import plain
+from bmdp.policies import MultiplierPolicy
 from pieces import (
     check_evaluation,
     check_executions,
@@ -158,6 +159,13 @@ def test_the_mixture_goes_by_what_was_measured(folder):
     assert mixture.rewards.tolist() == found["reward_mean"][::-1]
     evaluated = piece(place(folder, "ftq"), "evaluation")
     check_evaluation(evaluated, mixture, ENV, TESTING.budgets, TESTING.n_episodes, 3)
+
+
+def test_a_carried_price_is_played_by_what_was_learned(folder):
+    learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
+    carried = MultiplierPolicy(learned.policies[0], gamma=1.0)
+    evaluated = piece(place(folder, "ftq"), "evaluation-carried")
+    check_evaluation(evaluated, carried, ENV, TESTING.budgets, TESTING.n_episodes, 3)
 
 
 def test_the_truth_is_the_true_frontier(folder):

@@ -147,7 +147,7 @@ PRESETS: dict[str, Callable[[], TrainingSpec]] = {
     "paper-corridors": _paper_corridors,
     "paper-slot-filling": _paper_slot_filling,
     "paper-driving": _paper_driving,
-    "paper-corridors-ftq": lambda: _without_dial(_paper_corridors(), 1e-3, 1000, 1e-3),
+    "paper-corridors-ftq": lambda: _without_dial(_paper_corridors(), 1e-3, 5000, 1e-3),
     "paper-slot-filling-ftq": lambda: _without_dial(_paper_slot_filling(), 1e-3, 5000, 5e-4),
     "paper-driving-ftq": lambda: _without_dial(_paper_driving(), 1e-2, 400, 0.0),
     "corridors": _corridors,

@@ -19,6 +19,7 @@ from bmdp.report.drawing import (
     GREEN,
     GREY,
     ORANGE,
+    PURPLE,
     RED,
     SKY,
     new_figure,
@@ -43,7 +44,8 @@ class Style:
 
 
 FIRST, SECOND = Style(BLUE, "^"), Style(RED, "v")
-THIRD, ALONE = Style(GREEN, "s"), Style(GREY, "D", is_joined=False)
+THIRD, FOURTH = Style(GREEN, "s"), Style(PURPLE, "o")
+ALONE = Style(GREY, "D", is_joined=False)
 FIRST_PUBLISHED, SECOND_PUBLISHED = Style(SKY, "^", False), Style(ORANGE, "v", False)
 
 

@@ -3,7 +3,8 @@
 The main part explores with the budgeted policy, and measures and shows what it has learned. The
 part "ftq" explores once, learns a policy for each of several prices of cost from these episodes,
 and measures each by itself; then the mixture of them that spends a budget, by a coin that is tossed
-once per episode (Beutler and Ross, 1985).
+once per episode (Beutler and Ross, 1985). Where one model has learned all prices, it also measures
+the policy that chooses a price by the budget at the start, and carries it (ours).
 
 In the paper it explores without regard to costs, by FTQ(0). With settings of ours it explores as
 the main part does, so that both learn from the same episodes.
@@ -25,7 +26,13 @@ from bmdp.experiments.parts.measuring import (
     prices_piece,
     with_prices,
 )
-from bmdp.experiments.parts.training import fitted_prices, playable, rounds_of, trained
+from bmdp.experiments.parts.training import (
+    carried_price,
+    fitted_prices,
+    playable,
+    rounds_of,
+    trained,
+)
 from bmdp.learn.config import TrainingSpec
 from bmdp.learn.fit_config import FTQConfig, LagrangianConfig
 from bmdp.learn.whole_files import save_policy
@@ -69,7 +76,7 @@ def bftq(settings: Settings, work: Work) -> None:
 
 
 def ftq(settings: Settings, work: Work) -> None:
-    """Learns a policy for each price from the same episodes, and measures them and a mixture.
+    """Learns a policy for each price from the same episodes, and measures them and ways to mix.
 
     What the mixture goes by is measured in other episodes than the mixture itself.
     """
@@ -85,3 +92,6 @@ def ftq(settings: Settings, work: Work) -> None:
     save_policy(with_prices(learned, found), work.folder / "policy")
     mixture, asked = with_prices(played, found), (testing.budgets, testing.n_episodes, work.seed)
     work.piece("evaluation", lambda: evaluation_piece(mixture, env, *asked))
+    if isinstance(how.learner, LagrangianConfig):
+        carried = carried_price(played, how.learner)
+        work.piece("evaluation-carried", lambda: evaluation_piece(carried, env, *asked))

@@ -25,6 +25,7 @@ from bmdp.models import EncoderNet, FrontierNet, Model
 from bmdp.models.fitting import torch_device
 from bmdp.models.placing import placed
 from bmdp.policies.loading import load_policy
+from bmdp.policies.multiplier import MultiplierPolicy, PriceDials
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.protocol import BudgetedPolicy
 
@@ -135,6 +136,14 @@ def fitted_prices(
     )
     members, nothing = np.arange(len(falling)), np.zeros(len(falling))
     return Portfolio(policies, members, nothing, nothing, nothing)
+
+
+def carried_price(learned: Portfolio, learner: LagrangianConfig) -> MultiplierPolicy:
+    """Returns the policy that carries a price, of prices that were learned at once."""
+    (dial,) = learned.policies
+    return MultiplierPolicy(
+        cast(PriceDials, dial), *learner.budget_range, gamma=learner.discount_of_costs
+    )
 
 
 def playable(policy: AnyPolicy, device: str) -> AnyPolicy:

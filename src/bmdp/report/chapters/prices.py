@@ -22,10 +22,12 @@ from bmdp.report.curves import (
     ALONE,
     FIRST,
     FIRST_PUBLISHED,
+    FOURTH,
     SECOND,
     SECOND_PUBLISHED,
     THIRD,
     Drawn,
+    Style,
 )
 from bmdp.report.drawing import Drawing
 from bmdp.report.pieces import Executions, Hull, Prices, Scripts, Truth
@@ -35,8 +37,33 @@ from bmdp.report.reading import Results
 from bmdp.report.series import Curve, budget_curve, price_curve
 from bmdp.report.tables import Table, budget_table, dial_report, price_table, summary_table
 
+
+@dataclass(frozen=True)
+class Way:
+    """A way to spend a budget.
+
+    Args:
+        label: of its curve.
+        part: of the experiment that has it.
+        piece: of its evaluation.
+        style: of its curve.
+    """
+
+    label: str
+    part: str
+    piece: str
+    style: Style
+
+
 FTQ = "ftq"
 """The part of FTQ(lambda)."""
+
+WAYS = {
+    "bftq": Way("BFTQ", "", "evaluation", FIRST),
+    "mixture": Way("FTQ(lambda), mixture", FTQ, "evaluation", THIRD),
+    "carried": Way("FTQ(lambda), carried price", FTQ, "evaluation-carried", FOURTH),
+}
+"""Ways to spend a budget, by the ends of names of files."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +93,7 @@ class Found:
 
     place: Place
     truth: Truth | None
-    budgeted: Curve | None
-    mixture: Curve | None
+    ways: Mapping[str, Curve]
     priced: Curve | None
     scripts: Drawn | None
     reports: Mapping[str, DialReport]
@@ -82,7 +108,7 @@ class Found:
 def prices_chapter(results: Results, prefix: str) -> Chapter:
     """Returns what was found, as far as it goes."""
     found = _found(results)
-    curves = [c for c in (found.budgeted, found.priced, found.mixture) if c is not None]
+    priced = [found.priced] if found.priced is not None else []
     hulls = results.found(Hull, "hull")
     executions = found.executions
     drawings = [
@@ -95,7 +121,7 @@ def prices_chapter(results: Results, prefix: str) -> Chapter:
     return Chapter(
         answer=_answer(found),
         setting=_setting(results, found.place),
-        curves=[*curves, *found.published.values()],
+        curves=[*found.ways.values(), *priced, *found.published.values()],
         drawings=[drawing for drawing in drawings if drawing is not None],
         tables=[*_tables(prefix, found), settings_table(results, f"{prefix}-settings")],
         dials=[
@@ -108,18 +134,21 @@ def prices_chapter(results: Results, prefix: str) -> Chapter:
 
 def _found(results: Results) -> Found:
     place, truth = PLACES[results.experiment], results.common(Truth, "truth")
-    budgeted = list(results.found(Evaluation, "evaluation").values())
-    mixture = list(results.found(Evaluation, "evaluation", FTQ).values())
     priced = list(results.found(Prices, "prices", FTQ).values())
-    each = {"BFTQ": budgeted, "FTQ(lambda), mixture": mixture}
+    each = {
+        name: list(results.found(Evaluation, way.piece, way.part).values())
+        for name, way in WAYS.items()
+    }
+    each = {name: evaluations for name, evaluations in each.items() if evaluations}
     reports = {
-        name: dial_report(some, truth.frontier) for name, some in each.items() if some and truth
+        WAYS[name].label: dial_report(evaluations, truth.frontier)
+        for name, evaluations in each.items()
+        if truth
     }
     return Found(
         place=place,
         truth=truth,
-        budgeted=budget_curve("BFTQ", budgeted) if budgeted else None,
-        mixture=budget_curve("FTQ(lambda), mixture", mixture) if mixture else None,
+        ways={name: budget_curve(WAYS[name].label, some) for name, some in each.items()},
         priced=price_curve("FTQ(lambda)", priced) if priced else None,
         scripts=_scripts(results.common(Scripts, "scripts")),
         reports=reports,
@@ -140,21 +169,19 @@ def _scripts(found: Scripts | None) -> Drawn | None:
 def _curves(prefix: str, found: Found) -> list[Drawing]:
     published = found.published
     both = [Drawn(published["BFTQ"], FIRST_PUBLISHED), Drawn(published["FTQ"], SECOND_PUBLISHED)]
-    ours = []
-    if found.budgeted is not None:
-        ours.append(Drawn(found.budgeted, FIRST))
+    ways = {name: Drawn(curve, WAYS[name].style) for name, curve in found.ways.items()}
+    ours = [drawn for name, drawn in ways.items() if name != "mixture"]
     if found.priced is not None:
         names = [f"λ {price:g}" for price in found.priced.settings]
         ours.append(Drawn(found.priced, SECOND, names))
     if found.scripts is not None and ours:
         ours.append(found.scripts)
-    asked = [Drawn(found.budgeted, FIRST)] if found.budgeted is not None else []
-    asked += [Drawn(found.mixture, THIRD)] if found.mixture is not None else []
     drawings = []
     if ours:
         drawings.append(shown.trade_off(f"{prefix}-trade-off", [*ours, *both], found.truth))
-    if asked:
-        drawings.append(shown.asked(f"{prefix}-asked", [*asked, both[0]], found.truth))
+    if ways:
+        asked = [*ways.values(), both[0]]
+        drawings.append(shown.asked(f"{prefix}-asked", asked, found.truth))
     return drawings
 
 
@@ -190,12 +217,11 @@ def _tables(prefix: str, found: Found) -> list[Table]:
         evaluation = shown.as_evaluation(published["BFTQ"])
         reports["BFTQ, published"] = dial_report([evaluation], found.truth.frontier)
         tables.append(summary_table(f"{prefix}-summary", reports))
-    for name, curve in (("bftq", found.budgeted), ("mixture", found.mixture)):
-        if curve is not None:
-            beside = published["BFTQ"] if name == "bftq" else None
-            report = found.reports.get(curve.label)
-            title = f"Budgets, {curve.label}"
-            tables.append(budget_table(f"{prefix}-{name}", title, curve, report, beside))
+    for name, curve in found.ways.items():
+        beside = published["BFTQ"] if name == "bftq" else None
+        report = found.reports.get(curve.label)
+        title = f"Budgets, {curve.label}"
+        tables.append(budget_table(f"{prefix}-{name}", title, curve, report, beside))
     if found.priced is not None:
         title = "Prices, FTQ(lambda)"
         tables.append(price_table(f"{prefix}-ftq", title, found.priced, published["FTQ"]))
@@ -213,11 +239,11 @@ def _animations(prefix: str, executions: Mapping[int, Executions]) -> list[Anima
 
 
 def _answer(found: Found) -> str:
-    told = []
-    if found.budgeted is not None:
-        over = float((found.budgeted.cost.mean - found.budgeted.settings).max())
+    told, budgeted = [], found.ways.get("bftq")
+    if budgeted is not None:
+        over = float((budgeted.cost.mean - budgeted.settings).max())
         told.append(
-            f"One BFTQ model at all budgets: {shown.ends_of(found.budgeted)}; its cost exceeds "
+            f"One BFTQ model at all budgets: {shown.ends_of(budgeted)}; its cost exceeds "
             f"the budget by {max(over, 0.0):.3f} at most."
         )
     told += [shown.kept(name, report) for name, report in found.reports.items()]
