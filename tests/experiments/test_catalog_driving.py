@@ -181,7 +181,7 @@ def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_price
     best = EXPERIMENT.presets["best"]
     ours, paper = bmdp.preset("two-way"), EXPERIMENT.presets["paper"]
     assert (best.budgeted.env, best.budgeted.learner) == (ours.env, ours.learner)
-    assert (best.n_seeds, best.testing.n_episodes) == (10, 10_000)
+    assert (best.n_seeds, best.testing.n_episodes) == (10, 2_000)
     settings = best.budgeted, best.priced.exploring, paper.budgeted
     explored = [spec.exploration for spec in settings]
     assert [how.rounds * how.episodes for how in explored] == [1500] * 3
