@@ -56,7 +56,7 @@ test-slow: $(VENV)/installed-dev  ## the checks that take longer
 docs: $(VENV)/installed-dev  ## the pages of docs/ as a site, build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
-bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
+bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and docs/performance.md
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
 	$(BIN)/python benchmarks/exact.py --out benchmarks/results/exact.json
 	$(BIN)/python benchmarks/finite.py --out benchmarks/results/finite.json
@@ -65,6 +65,7 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json
 	$(BIN)/python benchmarks/workers.py --out benchmarks/results/workers.json
 	$(BIN)/python benchmarks/together.py --out benchmarks/results/together.json
+	$(BIN)/python benchmarks/tables.py
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) out build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,436 @@
+"""The paper's experiments, run whole: their findings as small records, and the tables of them.
+
+    python benchmarks/reproduction.py keep FOLDER ...   # of `bmdp run`, into docs/results/*.json
+    python benchmarks/reproduction.py page              # figures and tables of docs/results.md
+    python benchmarks/reproduction.py page --check      # whether the page has them
+
+A record holds the spec of an experiment and, of every part and seed, what was measured, with six
+digits. `bmdp.report` draws and counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tables import ROOT, markdown, rewritten
+
+from bmdp.evaluate import Evaluation, measure_dial
+from bmdp.experiments.experiment import read_piece
+from bmdp.frontier import Frontier, upper_frontier
+from bmdp.report.chapters import shown
+from bmdp.report.curves import (
+    FIRST,
+    FIRST_PUBLISHED,
+    FOURTH,
+    SECOND,
+    SECOND_PUBLISHED,
+    THIRD,
+    Drawn,
+    Style,
+    asked_figure,
+    trade_off_figure,
+)
+from bmdp.report.drawing import png_of
+from bmdp.report.pieces import Prices, Truth
+from bmdp.report.published import published_curve
+from bmdp.report.reading import PartResults, Results, read_results, value_of
+from bmdp.report.series import Curve, budget_curve, price_curve
+from bmdp.report.tables import Column, Table, dial_report
+
+PAGE = ROOT / "docs/results.md"
+RECORDS = ROOT / "docs/results"
+KEPT = ("evaluation", "prices", "truth", "scripts")
+"""Pieces that are kept, by the first word of their names."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A dial on the page.
+
+    Args:
+        label: in tables and legends.
+        preset: of the experiment, or "published".
+        part: of the experiment; of what is published, the series.
+        piece: its evaluation.
+        style: in figures; None if it is in tables alone.
+    """
+
+    label: str
+    preset: str
+    part: str
+    piece: str = "evaluation"
+    style: Style | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the paper, as the page has it.
+
+    Args:
+        experiment: its name in the catalog.
+        figure: of the paper.
+        lines: dials, in the order of tables.
+        budgets: that have a row in the table of budgets.
+    """
+
+    experiment: str
+    figure: str
+    lines: tuple[Line, ...]
+    budgets: tuple[float, ...]
+
+
+_RED_HOLLOW = SECOND_PUBLISHED
+
+TASKS = {
+    "corridors": Task(
+        "corridors-exploration",
+        "corridors",
+        (
+            Line("published", "published", "BFTQ risk-sensitive", style=FIRST_PUBLISHED),
+            Line("published, risk-neutral", "published", "BFTQ risk-neutral", style=_RED_HOLLOW),
+            Line("paper", "paper", "", style=THIRD),
+            Line("paper, risk-neutral", "paper", "risk-neutral", style=SECOND),
+            Line("best", "best", "", style=FIRST),
+            Line("best, risk-neutral", "best", "risk-neutral"),
+        ),
+        tuple(i / 9 for i in range(10)),
+    ),
+    "slot-filling": Task(
+        "slot-filling",
+        "slot-filling",
+        (
+            Line("published", "published", "BFTQ", style=FIRST_PUBLISHED),
+            Line("paper", "paper", "", style=THIRD),
+            Line("paper, FTQ mixture", "paper", "ftq", style=SECOND),
+            Line("best", "best", "", style=FIRST),
+            Line("best, FTQ mixture", "best", "ftq"),
+            Line("best, carried price", "best", "ftq", "evaluation-carried", FOURTH),
+        ),
+        (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0),
+    ),
+    "driving": Task(
+        "driving",
+        "highway",
+        (
+            Line("published", "published", "BFTQ", style=FIRST_PUBLISHED),
+            Line("paper", "paper", "", style=THIRD),
+            Line("paper, FTQ mixture", "paper", "ftq", style=SECOND),
+            Line("best", "best", "", style=FIRST),
+            Line("best, FTQ mixture", "best", "ftq"),
+            Line("best, carried price", "best", "ftq", "evaluation-carried", FOURTH),
+        ),
+        (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0),
+    ),
+}
+
+
+# Records
+
+
+def record_of(results: Results) -> dict[str, Any]:
+    """Returns the record of an experiment that was run."""
+    spec = {name: results.spec.get(name) for name in ("device", "threads", "settings", "versions")}
+    return {
+        "experiment": results.experiment,
+        "preset": results.preset,
+        "seeds": list(results.seeds),
+        **spec,
+        "parts": [_part_record(results.folder, part) for part in results.parts],
+    }
+
+
+def _part_record(folder: Path, part: PartResults) -> dict[str, Any]:
+    place = folder / part.part if part.seed is None else folder / part.part / f"seed-{part.seed}"
+    names = sorted(name for name in part.pieces if name.partition("-")[0] in KEPT)
+    trained = [float(r["seconds"]) for r in part.records if "seconds" in r]
+    return {
+        "part": part.part,
+        "seed": part.seed,
+        "seconds": part.seconds,
+        "training_seconds": round(sum(trained), 1) if trained else None,
+        "machine": dict(part.machine),
+        "pieces": {name: _short(read_piece(place / f"{name}.json")) for name in names},
+    }
+
+
+def _short(value: Any) -> Any:
+    """The same with six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, list):
+        return [_short(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _short(one) for name, one in value.items()}
+    return value
+
+
+def read_record(path: Path) -> Results:
+    """Returns what a record holds, as if its folder were read."""
+    record = json.loads(path.read_text())
+    parts = tuple(
+        PartResults(
+            part["part"],
+            part["seed"],
+            {name: value_of(name, piece) for name, piece in part["pieces"].items()},
+            (),
+            part["seconds"],
+            part["machine"] | {"training_seconds": part["training_seconds"]},
+        )
+        for part in record["parts"]
+    )
+    seeds = tuple(record["seeds"])
+    return Results(path, record["experiment"], record["preset"], seeds, record, parts, ())
+
+
+def keep(folders: Sequence[Path], out: Path) -> None:
+    """Writes the records of experiments."""
+    out.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        record = record_of(read_results(folder))
+        text = json.dumps(record, separators=(",", ":")).replace('{"part":', '\n{"part":')
+        (out / f"{record['experiment']}-{record['preset']}.json").write_text(text + "\n")
+
+
+# What the page says
+
+
+@dataclass(frozen=True, eq=False)
+class Dial:
+    """A line, with what is known of it.
+
+    Args:
+        line: what it is.
+        curve: means over seeds, with intervals over seeds.
+        evaluations: of each seed, or of the published means.
+        seconds: of training, of each seed; empty if they are not known.
+    """
+
+    line: Line
+    curve: Curve
+    evaluations: Sequence[Evaluation]
+    seconds: Sequence[float]
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it is of the paper."""
+        return self.line.preset == "published"
+
+
+def dials_of(task: Task, found: Mapping[str, Results]) -> list[Dial]:
+    """Returns all dials of a task that there are."""
+    dials = []
+    for line in task.lines:
+        if line.preset == "published":
+            curve = published_curve(task.figure, line.part)
+            dials.append(Dial(line, curve, [shown.as_evaluation(curve)], []))
+        elif line.preset in found:
+            results = found[line.preset]
+            by_seed = results.found(Evaluation, line.piece, line.part)
+            seconds = [
+                part.machine["training_seconds"]
+                for part in results.parts
+                if part.part == line.part and part.seed in by_seed
+            ]
+            if by_seed:
+                evaluations = list(by_seed.values())
+                curve = budget_curve(_named(line, len(by_seed)), evaluations)
+                dials.append(Dial(line, curve, evaluations, [s for s in seconds if s]))
+    return dials
+
+
+def _named(line: Line, n_seeds: int) -> str:
+    return f"{line.label} ({n_seeds} seeds)"
+
+
+def reference(task: Task, found: Mapping[str, Results]) -> Frontier:
+    """Returns the true frontier, or, on the road, that of all points that were published."""
+    truths = (results.common(Truth, "truth") for results in found.values())
+    truth = next((truth for truth in truths if truth is not None), None)
+    if truth is not None:
+        return truth.frontier
+    curves = [published_curve(task.figure, name) for name in ("BFTQ", "FTQ")]
+    costs, rewards = (
+        np.concatenate([getattr(curve, name).mean for curve in curves])
+        for name in ("cost", "reward")
+    )
+    return upper_frontier(costs, rewards)
+
+
+def summary(task: Task, found: Mapping[str, Results]) -> Table:
+    """Returns a row for each dial: score, deviation between seeds, overshoot, dial error, time."""
+    best = reference(task, found)
+    dials = dials_of(task, found)
+    reports = [dial_report(dial.evaluations, best) for dial in dials]
+    floor = best.costs[0]
+    return Table(
+        "dials",
+        "",
+        [
+            Column("", [dial.line.label for dial in dials], "s"),
+            Column("seeds", [dial.curve.n_seeds for dial in dials], "d"),
+            Column("score", [report.mean_score for report in reports]),
+            Column("its sd between seeds", [_deviation(dial, best) for dial in dials]),
+            Column(
+                "overshoot",
+                [
+                    float((dial.curve.cost.mean - np.maximum(dial.curve.settings, floor)).max())
+                    for dial in dials
+                ],
+            ),
+            Column(
+                "of the worst seed",
+                [
+                    None if dial.is_published else report.worst_overshoot
+                    for dial, report in zip(dials, reports, strict=True)
+                ],
+            ),
+            Column("dial error", [report.mean_dial_error for report in reports]),
+            Column("minutes of training", [_minutes(dial) for dial in dials], ".1f"),
+        ],
+    )
+
+
+def _deviation(dial: Dial, best: Frontier) -> float | None:
+    """Standard deviation of mean scores between seeds."""
+    if len(dial.evaluations) < 2:
+        return None
+    return float(np.std([measure_dial(e, best).mean_score for e in dial.evaluations], ddof=1))
+
+
+def _minutes(dial: Dial) -> float | None:
+    """Of a seed's training, on average."""
+    return float(np.mean(dial.seconds)) / 60 if dial.seconds else None
+
+
+def budgets(task: Task, found: Mapping[str, Results]) -> Table:
+    """Returns cost and reward of dials at some budgets, one beside the other."""
+    dials = [dial for dial in dials_of(task, found) if dial.line.style is not None]
+    columns = [Column(dial.line.label, _points(dial.curve, task.budgets), "s") for dial in dials]
+    return Table("budgets", "", [Column("asked", task.budgets, ".3g"), *columns])
+
+
+def _points(curve: Curve, settings: Sequence[float]) -> list[str | None]:
+    """Reward and cost at some settings, as far as there are such."""
+    cells: list[str | None] = []
+    for setting in settings:
+        places = np.flatnonzero(np.abs(curve.settings - setting) < 1e-3)
+        means = [
+            float(interval.mean[places[0]]) if len(places) else 0.0
+            for interval in (curve.reward, curve.cost)
+        ]
+        cells.append(f"{means[0]:.4g} at {means[1]:.3f}" if len(places) else None)
+    return cells
+
+
+def prices(task: Task, found: Mapping[str, Results]) -> Table:
+    """Returns cost and reward of FTQ(lambda) by price."""
+    curves = {"published": published_curve(task.figure, "FTQ")}
+    for preset, results in found.items():
+        pieces = list(results.found(Prices, "prices", "ftq").values())
+        if pieces:
+            curves[f"{preset} ({len(pieces)} seeds)"] = price_curve(preset, pieces)
+    every = sorted({float(price) for curve in curves.values() for price in curve.settings})
+    columns = [Column(name, _points(curve, every), "s") for name, curve in curves.items()]
+    return Table("prices", "", [Column("lambda", every, "g"), *columns])
+
+
+def machines(found: Mapping[str, Results]) -> Table:
+    """Returns where each preset was run."""
+    every = found.values()
+    return Table(
+        "machines",
+        "",
+        [
+            Column("", list(found), "s"),
+            Column("seeds", [len(results.seeds) for results in every], "d"),
+            Column("learners on", [results.spec["device"] for results in every], "s"),
+            Column("machine", ["; ".join(_machines(results)) for results in every], "s"),
+            Column("torch", [results.spec["versions"].get("torch") for results in every], "s"),
+            Column("hours, all parts", [results.seconds / 3600 for results in every], ".1f"),
+        ],
+    )
+
+
+def _machines(results: Results) -> list[str]:
+    return sorted({_machine(part.machine) for part in results.parts if part.is_finished})
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    named = [machine.get("gpu"), f"{machine.get('cores')} cores of {machine.get('processor')}"]
+    return ", ".join(str(name) for name in named if name)
+
+
+def figures(task: Task, name: str, found: Mapping[str, Results]) -> dict[str, bytes]:
+    """Returns figures as PNG, by the names of their files."""
+    dials = [dial for dial in dials_of(task, found) if dial.line.style is not None]
+    drawn = [Drawn(dial.curve, dial.line.style) for dial in reversed(dials) if dial.line.style]
+    truths = [t for t in (r.common(Truth, "truth") for r in found.values()) if t is not None]
+    frontier = truths[0].frontier if truths else None
+    extra = []
+    if task.figure == "highway":
+        extra = [Drawn(published_curve("highway", "FTQ"), SECOND_PUBLISHED)]
+    ends = (float(frontier.costs[0]), float(frontier.costs[-1])) if frontier is not None else None
+    return {
+        f"{name}-trade-off.png": png_of(trade_off_figure([*drawn, *extra], frontier)),
+        f"{name}-asked.png": png_of(asked_figure(drawn, ends)),
+    }
+
+
+def tables_of(records: Path) -> dict[str, Table]:
+    """Returns all tables of the page, by the names of their places."""
+    found: dict[str, Table] = {}
+    for name, task in TASKS.items():
+        results = _found(task, records)
+        found[f"{name}: dials"] = summary(task, results)
+        found[f"{name}: budgets"] = budgets(task, results)
+        if name != "corridors":
+            found[f"{name}: prices"] = prices(task, results)
+        found[f"{name}: machines"] = machines(results)
+    return found
+
+
+def _found(task: Task, records: Path) -> dict[str, Results]:
+    paths = {preset: records / f"{task.experiment}-{preset}.json" for preset in ("paper", "best")}
+    return {preset: read_record(path) for preset, path in paths.items() if path.exists()}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Keeps records, or writes the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, dest="command")
+    keeping = commands.add_parser("keep", help="write records of experiments")
+    keeping.add_argument("folders", type=Path, nargs="+")
+    keeping.add_argument("--records", type=Path, default=RECORDS)
+    paging = commands.add_parser("page", help="write figures and tables")
+    paging.add_argument("--records", type=Path, default=RECORDS)
+    paging.add_argument("--page", type=Path, default=PAGE)
+    paging.add_argument("--check", action="store_true", help="write nothing")
+    asked = parser.parse_args(arguments)
+    if asked.command == "keep":
+        keep(asked.folders, asked.records)
+        return
+    made = {name: markdown(table) for name, table in tables_of(asked.records).items()}
+    page = asked.page.read_text()
+    wanted = rewritten(page, made)
+    if asked.check and page != wanted:
+        sys.exit(
+            f"{asked.page.name} is not up to date; run python benchmarks/reproduction.py page."
+        )
+    if not asked.check:
+        asked.page.write_text(wanted)
+        for name, task in TASKS.items():
+            for file, data in figures(task, name, _found(task, asked.records)).items():
+                (asked.records / file).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

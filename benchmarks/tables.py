@@ -1,0 +1,118 @@
+"""Puts what benchmarks/results/ holds on docs/performance.md, as tables.
+
+    python benchmarks/tables.py            rewrites the tables
+    python benchmarks/tables.py --check    says whether they are up to date
+
+A table stands between `<!-- NAME.json: PART -->` and `<!-- end -->`, that of the machines between
+`<!-- records -->` and `<!-- end -->`; the rest of the page is written by hand. NAME begins with
+that of a benchmark: together-cuda.json has the tables of together.json. Every table must have a
+place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from record_tables import TABLES, Record
+
+from bmdp.report.tables import Cell, Column, Table
+
+ROOT = Path(__file__).parents[1]
+PLACE = re.compile(r"<!-- (records|[\w.-]+: \w+) -->\n(?:(?!<!--).)*<!-- end -->", re.DOTALL)
+
+
+def markdown(table: Table) -> str:
+    """Returns a table in Markdown, below its title, if it has one."""
+    shown = table.shown()
+    head, *rows = (f"| {' | '.join(line)} |" for line in (shown.columns, *shown.rows))
+    title = [shown.title, ""] if shown.title else []
+    return "\n".join([*title, head, "|---" * len(shown.columns) + "|", *rows])
+
+
+def machines(records: Mapping[str, Record]) -> Table:
+    """Returns what each record says of where it was measured."""
+
+    def told(name: str, *keys: str) -> Column:
+        cells = list[Cell]()
+        for record in records.values():
+            found = record.get(keys[0])
+            cells.append(found.get(keys[1]) if found and keys[1:] else found)
+        return Column(name, cells, "d")
+
+    return Table(
+        "records",
+        "What the records say of their machines:",
+        [
+            Column("record", [f"`{name}`" for name in records]),
+            told("processor", "machine", "processor"),
+            told("cores", "cores"),
+            told("device", "device"),
+            told("Python", "machine", "python"),
+            *(told(name, "versions", name) for name in ("bmdp", "numba", "numpy", "scipy")),
+            told("torch", "torch"),
+            told("threads, numba", "threads"),
+            told("threads, torch", "torch_threads"),
+        ],
+    )
+
+
+def tables_of(records: Mapping[str, Record]) -> dict[str, str]:
+    """Returns all tables in Markdown, by what marks their place, given records by file name.
+
+    Raises:
+        ValueError: if there is a record for which no table is known.
+    """
+    found = {"records": markdown(machines(records))}
+    for name, record in records.items():
+        parts = TABLES.get(re.split(r"[-_.]", name)[0])
+        if parts is None:
+            raise ValueError(f"TABLES in benchmarks/record_tables.py has none for {name}. Add one.")
+        found |= {f"{name}: {part}": markdown(table(record)) for part, table in parts.items()}
+    return found
+
+
+def rewritten(page: str, tables: Mapping[str, str]) -> str:
+    """Returns a page with these tables, each in its place.
+
+    Raises:
+        ValueError: if the page has not one place for each table, and none for others.
+    """
+    places = PLACE.findall(page)
+    for name in [*tables, *places]:
+        n, needed = places.count(name), int(name in tables)
+        if n != needed:
+            raise ValueError(
+                f"The number of places for {name} must be {needed}; got {n}. A place is a line "
+                f"'<!-- {name} -->' and a line '<!-- end -->' below it."
+            )
+    return PLACE.sub(lambda at: f"<!-- {at[1]} -->\n\n{tables[at[1]]}\n\n<!-- end -->", page)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Rewrites the page, or ends with status 1 if it is not up to date."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md")
+    asked = parser.parse_args(arguments)
+    records = {path.name: json.loads(path.read_text()) for path in asked.results.glob("*.json")}
+    page = asked.page.read_text()
+    try:
+        wanted = rewritten(page, tables_of(dict(sorted(records.items()))))
+    except ValueError as error:
+        sys.exit(f"{asked.page.name}: {error}")
+    if not asked.check:
+        asked.page.write_text(wanted)
+    elif page != wanted:
+        sys.exit(f"{asked.page.name} is not up to date; run python benchmarks/tables.py.")
+
+
+if __name__ == "__main__":
+    main()
