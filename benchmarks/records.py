@@ -11,8 +11,10 @@ from typing import Any
 import numba
 import numpy as np
 import scipy
+import torch
 
 import bmdp
+from bmdp.experiments.running.machine import machine
 
 
 def options(about: str, arguments: list[str] | None) -> argparse.Namespace:
@@ -28,8 +30,8 @@ def options(about: str, arguments: list[str] | None) -> argparse.Namespace:
 def write(result: dict[str, Any], out: Path | None) -> None:
     """Writes a result as JSON, with the machine and the versions it was measured on."""
     setting = {
-        "machine": {"processor": platform.machine(), "python": platform.python_version()},
-        "versions": {m.__name__: m.__version__ for m in (bmdp, numba, np, scipy)},
+        "machine": machine() | {"python": platform.python_version()},
+        "versions": {m.__name__: m.__version__ for m in (bmdp, numba, np, scipy, torch)},
         "threads": numba.get_num_threads(),
     }
     text = json.dumps({**setting, **result}, indent=1) + "\n"

@@ -46,6 +46,7 @@ from bmdp.report.tables import Column, Table, dial_report
 
 PAGE = ROOT / "docs/results.md"
 RECORDS = ROOT / "docs/results"
+DRIVES = ROOT / "docs/driving/driving.json"
 KEPT = ("evaluation", "prices", "truth", "scripts")
 """Pieces that are kept, by the first word of their names."""
 
@@ -249,23 +250,19 @@ def _named(line: Line, n_seeds: int) -> str:
     return f"{line.label} ({n_seeds} seeds)"
 
 
-def reference(task: Task, found: Mapping[str, Results]) -> Frontier:
-    """Returns the true frontier, or, on the road, that of all points that were published."""
+def reference(found: Mapping[str, Results]) -> Frontier:
+    """Returns the true frontier, or, on the road, the curve of drives that know the future."""
     truths = (results.common(Truth, "truth") for results in found.values())
     truth = next((truth for truth in truths if truth is not None), None)
     if truth is not None:
         return truth.frontier
-    curves = [published_curve(task.figure, name) for name in ("BFTQ", "FTQ")]
-    costs, rewards = (
-        np.concatenate([getattr(curve, name).mean for curve in curves])
-        for name in ("cost", "reward")
-    )
-    return upper_frontier(costs, rewards)
+    kept = json.loads(DRIVES.read_text())["reference"]
+    return upper_frontier(kept["costs"], kept["rewards"])
 
 
 def summary(task: Task, found: Mapping[str, Results]) -> Table:
     """Returns a row for each dial: score, deviation between seeds, overshoot, dial error, time."""
-    best = reference(task, found)
+    best = reference(found)
     dials = dials_of(task, found)
     reports = [dial_report(dial.evaluations, best) for dial in dials]
     floor = best.costs[0]
@@ -371,12 +368,11 @@ def figures(task: Task, name: str, found: Mapping[str, Results]) -> dict[str, by
     """Returns figures as PNG, by the names of their files."""
     dials = [dial for dial in dials_of(task, found) if dial.line.style is not None]
     drawn = [Drawn(dial.curve, dial.line.style) for dial in reversed(dials) if dial.line.style]
-    truths = [t for t in (r.common(Truth, "truth") for r in found.values()) if t is not None]
-    frontier = truths[0].frontier if truths else None
+    frontier = reference(found)
+    ends = float(frontier.costs[0]), float(frontier.costs[-1])
     extra = []
-    if task.figure == "highway":
-        extra = [Drawn(published_curve("highway", "FTQ"), SECOND_PUBLISHED)]
-    ends = (float(frontier.costs[0]), float(frontier.costs[-1])) if frontier is not None else None
+    if name != "corridors":
+        extra = [Drawn(published_curve(task.figure, "FTQ"), SECOND_PUBLISHED)]
     return {
         f"{name}-trade-off.png": png_of(trade_off_figure([*drawn, *extra], frontier)),
         f"{name}-asked.png": png_of(asked_figure(drawn, ends)),

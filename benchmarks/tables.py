@@ -50,11 +50,13 @@ def machines(records: Mapping[str, Record]) -> Table:
         [
             Column("record", [f"`{name}`" for name in records]),
             told("processor", "machine", "processor"),
-            told("cores", "cores"),
+            told("cores", "machine", "cores"),
             told("device", "device"),
             told("Python", "machine", "python"),
-            *(told(name, "versions", name) for name in ("bmdp", "numba", "numpy", "scipy")),
-            told("torch", "torch"),
+            *(
+                told(name, "versions", name)
+                for name in ("bmdp", "numba", "numpy", "scipy", "torch")
+            ),
             told("threads, numba", "threads"),
             told("threads, torch", "torch_threads"),
         ],

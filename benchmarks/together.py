@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
             )
             print(*(f"{k}={v}" for k, v in rows[-1].items()), file=sys.stderr)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    setting = {"device": name, "torch": torch.__version__, "torch_threads": torch.get_num_threads()}
+    setting = {"device": name, "torch_threads": torch.get_num_threads()}
     records.write({**setting, "step": rows}, asked.out)
 
 

@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
     for network, n_budgets in ((EncoderNet(), 101), (FrontierNet(), 41)):
         steps.append(target_steps(network, n_budgets, n_states, thread_counts, n_tries))
         print(*(f"{k}={v}" for k, v in steps[-1].items()), file=sys.stderr)
-    records.write({"cores": cores, "collection": collected, "target_step": steps}, asked.out)
+    records.write({"collection": collected, "target_step": steps}, asked.out)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,7 @@ def slot_filling(folder, seeds=(0, 1), experiment="slot-filling", env="slot-fill
         write(main / "hull.json", hull())
         write(ftq / "prices.json", prices([0.6 + off, 0.4 + off, 0.0], [15.0, 12.0, 5.0]))
         write(ftq / "evaluation.json", evaluation(costs, [8.0, 13.0, 15.0]))
+        write(ftq / "evaluation-carried.json", evaluation(costs, [9.5, 14.5, 16.0]))
         finish(main)
         finish(ftq)
 

@@ -20,8 +20,8 @@ PICTURES = {
 }
 TABLES = {
     "corridors-exploration": ("summary", "risk-sensitive", "risk-neutral"),
-    "slot-filling": ("summary", "bftq", "mixture", "ftq"),
-    "driving": ("bftq", "mixture", "ftq"),
+    "slot-filling": ("summary", "bftq", "mixture", "carried", "ftq"),
+    "driving": ("bftq", "mixture", "carried", "ftq"),
     "theory": ("branches", "gaps", "rising"),
     "calibration": (
         *("promises", "rule-mean", "rule-deviation", "rule-mixture"),

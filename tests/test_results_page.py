@@ -1,0 +1,107 @@
+"""The page of results: its records say what was measured, and it says what its records say."""
+
+import json
+
+import numpy as np
+import pytest
+import reproduction as made
+from tables import rewritten
+
+from bmdp.evaluate import Evaluation
+from bmdp.report.reading import read_results
+from bmdp.report.tables import NOTHING
+from report import folders
+
+ROOT = made.ROOT
+SUMMARY = ("", "seeds", "score", "its sd between seeds", "overshoot", "of the worst seed")
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Two presets of corridors, by hand."""
+    place = tmp_path_factory.mktemp("results")
+    for preset in ("paper", "best"):
+        folders.corridors(place / preset)
+        header = json.loads((place / preset / "spec.json").read_text())
+        folders.write(place / preset / "spec.json", header | {"preset": preset})
+    made.keep([place / "paper", place / "best"], place / "records")
+    return place / "records"
+
+
+def test_a_record_has_what_was_measured(records):
+    found = made.read_record(records / "corridors-exploration-best.json")
+    whole = read_results(records.parent / "best")
+    assert (found.experiment, found.preset, found.seeds) == (whole.experiment, "best", whole.seeds)
+    for part in ("", "risk-neutral"):
+        ours, theirs = (r.found(Evaluation, "evaluation", part) for r in (found, whole))
+        assert list(ours) == list(theirs) == [0, 1]
+        for seed in ours:
+            assert ours[seed].discounted_cost_mean == pytest.approx(
+                theirs[seed].discounted_cost_mean, rel=1e-5
+            )
+    assert found.seconds == whole.seconds
+
+
+def test_the_summary_is_that_of_each_seed(records):
+    results = made._found(made.TASKS["corridors"], records)
+    shown = made.summary(made.TASKS["corridors"], results).shown()
+    row = dict(
+        zip(shown.columns, shown.rows[[r[0] for r in shown.rows].index("best")], strict=True)
+    )
+    frontier = made.reference(results)
+    evaluations = results["best"].found(Evaluation, "evaluation").values()
+    costs = np.array([e.discounted_cost_mean for e in evaluations])
+    rewards = np.array([e.discounted_reward_mean for e in evaluations])
+    asked = next(iter(evaluations)).budgets
+    least, most = frontier.costs[[0, -1]]
+    possible = np.interp(
+        np.clip(np.maximum(asked, costs), least, most), frontier.costs, frontier.rewards
+    )
+    scores = (rewards / possible).mean(axis=1)
+    floor = np.maximum(asked, least)
+    assert row["seeds"] == "2"
+    assert row["score"] == f"{scores.mean():.3f}"
+    assert row["its sd between seeds"] == f"{scores.std(ddof=1):.3f}"
+    assert row["overshoot"] == f"{(costs.mean(axis=0) - floor).max():.3f}"
+    assert row["of the worst seed"] == f"{(costs - floor).max():.3f}"
+    assert row["dial error"] == f"{np.abs(costs - np.clip(asked, least, most)).mean():.3f}"
+
+
+def test_what_is_published_stands_beside_it(records):
+    results = made._found(made.TASKS["corridors"], records)
+    shown = made.budgets(made.TASKS["corridors"], results).shown()
+    assert shown.rows[0][shown.columns.index("published")] == "11.1 at 0.002"
+    assert shown.rows[-1][shown.columns.index("published")] == "183.8 at 1.081"
+    assert shown.rows[1][shown.columns.index("best")] == NOTHING  # was not asked
+
+
+def test_figures_are_made_of_records(records):
+    task = made.TASKS["corridors"]
+    found = made.figures(task, "corridors", made._found(task, records))
+    assert sorted(found) == ["corridors-asked.png", "corridors-trade-off.png"]
+    assert all(data.startswith(b"\x89PNG") for data in found.values())
+
+
+def test_the_page_is_up_to_date(capsys):
+    made.main(["page", "--check"])
+
+
+def test_a_page_that_is_not_up_to_date_is_told(tmp_path):
+    page = tmp_path / "results.md"
+    text = made.PAGE.read_text()
+    page.write_text(text.replace("0.9", "0.8", 1) if "0.9" in text else text + "x")
+    with pytest.raises(SystemExit, match="not up to date"):
+        made.main(["page", "--check", "--page", str(page)])
+
+
+def test_every_table_has_its_place():
+    with pytest.raises(ValueError, match="places for corridors: dials must be 1; got 0"):
+        rewritten("", {"corridors: dials": "x"})
+
+
+def test_the_pictures_of_the_page_are_there():
+    names = [f"{task}-{kind}.png" for task in made.TASKS for kind in ("trade-off", "asked")]
+    text = made.PAGE.read_text()
+    for name in names:
+        assert (made.RECORDS / name).stat().st_size > 10_000
+        assert f"(results/{name})" in text
