@@ -50,7 +50,7 @@ def named_generator(seed: int, name: str) -> np.random.Generator:
 class EpisodeStreams:
     """One random stream for each of `N` episodes."""
 
-    key: tuple[int, int]
+    key: tuple[int, int]  # of `stream_key`: two numbers of 64 bits
     episodes: IntArray  # [N], number of each episode, from 0 on
 
     def __post_init__(self) -> None:

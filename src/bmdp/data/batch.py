@@ -39,8 +39,8 @@ class TransitionBatch:
         state: `[N, D]`. Kept as float32 if that is what it is, else as float64. `[N]` becomes
             `[N, 1]`, and states of several axes are flattened.
         action: `[N]`, whole numbers from 0.
-        reward: `[N]`.
-        cost: `[N]`.
+        reward: `[N]`, earned in the step.
+        cost: `[N]`, paid in the step.
         next_state: `[N, D]`; ignored where terminal, but it must be there.
         terminal: `[N]`, whether the process ended.
         truncated: `[N]`, whether the log stops here although the process would have gone on.

@@ -56,18 +56,18 @@ class Columns:
     'damage'
     """
 
-    state: str | tuple[str, ...] | None = None
-    action: str | tuple[str, ...] | None = None
-    reward: str | None = None
-    cost: str | None = None
-    next_state: str | tuple[str, ...] | None = None
-    terminal: str | None = None
-    truncated: str | None = None
-    episode: str | None = None
-    step: str | None = None
-    budget: str | None = None
-    next_budget: str | None = None
-    probability: str | None = None
+    state: str | tuple[str, ...] | None = None  # what was seen
+    action: str | tuple[str, ...] | None = None  # a tuple: numbers, to be made whole ones
+    reward: str | None = None  # of a step
+    cost: str | None = None  # of a step
+    next_state: str | tuple[str, ...] | None = None  # what was seen after it
+    terminal: str | None = None  # whether the process ended
+    truncated: str | None = None  # whether the log stops, and the process goes on
+    episode: str | None = None  # number of the episode
+    step: str | None = None  # number of the step in it, from 0
+    budget: str | None = None  # held before the decision
+    next_budget: str | None = None  # handed on
+    probability: str | None = None  # of the action under the policy that was logged
 
     @classmethod
     def from_names(cls, names: dict[str, Any]) -> Columns:

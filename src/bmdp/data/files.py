@@ -31,6 +31,13 @@ def load_batch(
     Raises:
         StoreError: if there is no such file, or it is not what its suffix says.
         DataError: if the suffix is unknown, or the file does not hold transitions.
+
+    >>> import tempfile
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     log.to_npz(f"{place}/log.npz")
+    ...     load_batch(f"{place}/log.npz").cost.tolist()
+    [0.0, 1.0]
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _READERS:
@@ -46,8 +53,20 @@ def load_batches(
 
     Columns that are not in all files are dropped, and episodes of different files stay different.
 
+    Args:
+        paths: of the files.
+        columns: as for `load_batch`.
+        discretise: as for `load_batch`.
+
     Raises:
         StoreError: if there is no such file, or it is not what its suffix says.
         DataError: if a suffix is unknown, or a file does not hold transitions of the same size.
+
+    >>> import tempfile
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     log.to_npz(f"{place}/log.npz")
+    ...     load_batches([f"{place}/log.npz"] * 2).episode.tolist()
+    [0, 1, 2, 3]
     """
     return TransitionBatch.concatenate(load_batch(path, columns, discretise) for path in paths)

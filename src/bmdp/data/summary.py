@@ -14,18 +14,27 @@ _MOST_LISTED = 10
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What a batch of transitions holds. Its text is a table."""
+    """What a batch of transitions holds. Its text is a table.
 
-    n_transitions: int
+    >>> from bmdp import TransitionBatch
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])
+    >>> found = log.summary()
+    >>> found.action_counts, found.cost_range, found.mean_episode_cost
+    ((1, 1), (0.0, 1.0), 0.5)
+    >>> found.notes
+    ('every row is terminal: nothing ever follows an action',)
+    """
+
+    n_transitions: int  # N
     n_episodes: int | None  # None if unknown
-    n_actions: int
-    state_size: int
+    n_actions: int  # A
+    state_size: int  # D, numbers of a state
     action_counts: tuple[int, ...]  # [A], how often each was taken
-    reward_range: tuple[float, float]
-    cost_range: tuple[float, float]
-    share_terminal: float
+    reward_range: tuple[float, float]  # of a step
+    cost_range: tuple[float, float]  # of a step
+    share_terminal: float  # of rows
     mean_episode_reward: float | None  # undiscounted; None if episodes are unknown
-    mean_episode_cost: float | None
+    mean_episode_cost: float | None  # likewise
     notes: tuple[str, ...]  # what to beware of, in plain words
 
     def __str__(self) -> str:

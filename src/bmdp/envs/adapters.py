@@ -70,6 +70,18 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
 
     Raises:
         ConfigError: if it lacks one of them, or its actions are not discrete.
+
+    >>> class Safety:
+    ...     action_space = observation_space = spaces.Discrete(2)
+    ...
+    ...     def reset(self, seed=None, options=None):
+    ...         return 0, {}
+    ...
+    ...     def step(self, action):
+    ...         return 1, 10.0, 0.5, True, False, {}
+    >>> env = SixTupleAdapter(Safety())
+    >>> env.reset(seed=0), env.step(1)
+    ((0, {'cost': 0.0}), (1, 10.0, True, False, {'cost': 0.5}))
     """
 
     def __init__(self, env: Any) -> None:
@@ -135,6 +147,18 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Raises:
         ConfigError: if actions are not discrete, or the indices or the sign make no sense.
+
+    >>> class TwoRewards(gymnasium.Env):
+    ...     action_space = observation_space = spaces.Discrete(2)
+    ...
+    ...     def reset(self, seed=None, options=None):
+    ...         return 0, {}
+    ...
+    ...     def step(self, action):
+    ...         return 1, np.array([10.0, -0.5]), True, False, {}
+    >>> env = VectorRewardAdapter(TwoRewards())
+    >>> env.reset(seed=0), env.step(1)
+    ((0, {'cost': 0.0}), (1, 10.0, True, False, {'cost': 0.5}))
     """
 
     def __init__(

@@ -31,10 +31,15 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class CostEnvReport:
-    """What an environment was found to keep to, and what is good to know of it."""
+    """What an environment was found to keep to, and what is good to know of it.
 
-    passed: tuple[str, ...]
-    notes: tuple[str, ...]
+    >>> report = check_cost_env("bmdp/SlotFilling-v0", n_steps=10)
+    >>> len(report.passed), report.passed[-1], report.notes
+    (10, 'a step after the end is refused', ())
+    """
+
+    passed: tuple[str, ...]  # rules that it keeps to
+    notes: tuple[str, ...]  # what is allowed, but may surprise
 
 
 class Seen(NamedTuple):

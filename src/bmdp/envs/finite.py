@@ -182,6 +182,11 @@ class FiniteTask:
 class FiniteEnv(TaskEnv):
     """One episode of a finite BMDP. `render_mode="ansi"` gives its states and actions.
 
+    Args:
+        model: the BMDP, with one discount for rewards and costs.
+        start: a state, or a distribution `[S]` over states that are not terminal.
+        render_mode: "ansi", or None.
+
     >>> from bmdp.exact.textbook import ladder
     >>> env = FiniteEnv(ladder(3).model, render_mode="ansi")
     >>> state, info = env.reset(seed=0)
@@ -208,7 +213,20 @@ class FiniteEnv(TaskEnv):
 
 
 class FiniteVectorEnv(TaskVectorEnv):
-    """A batch of episodes of a finite BMDP."""
+    """A batch of episodes of a finite BMDP.
+
+    Args:
+        model: the BMDP, with one discount for rewards and costs.
+        num_envs: number of slots.
+        start: a state, or a distribution `[S]` over states that are not terminal.
+
+    >>> from bmdp.exact.textbook import ladder
+    >>> envs = FiniteVectorEnv(ladder(3).model, num_envs=2)
+    >>> states, info = envs.reset(seed=0)
+    >>> states, rewards, terminated, truncated, info = envs.step(np.array([0, 1]))
+    >>> states.tolist(), rewards.tolist(), info["cost"].tolist(), terminated.tolist()
+    ([3, 1], [0.0, 1.0], [0.0, 1.0], [True, False])
+    """
 
     def __init__(self, model: FiniteBMDP, num_envs: int = 1, start: int | ArrayLike = 0) -> None:
         """Takes what `FiniteTask` takes."""

@@ -34,11 +34,15 @@ class ScriptedPolicy(OneStepPolicy):
 
     >>> sorted(RULES)[:2]
     ['corridors/risky', 'corridors/safe']
+    >>> at_start = np.array([3.5, 0.5])
+    >>> decision = ScriptedPolicy("corridors/risky").act(at_start, 0.5, np.random.default_rng(0))
+    >>> decision.action == RIGHT, decision.next_budget
+    (True, 0.5)
     """
 
-    rule: str
-    low: float = 0.0
-    high: float = 1.0
+    rule: str  # one of `RULES`
+    low: float = 0.0  # budgets it takes, to no effect
+    high: float = 1.0  # the largest of them
 
     has_dial = False
 

@@ -41,13 +41,23 @@ class DialReport:
     The intervals of a measure hold together, for all budgets, with the given confidence: over
     episodes if there is one seed (`measure_dial`), over seeds if there are several
     (`measure_dials`).
+
+    >>> import bmdp
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> policy = ScriptedPolicy("slot-filling/key-pad")  # costs 0.578 at any budget
+    >>> played = bmdp.evaluate(policy, "slot-filling", budgets=[0, 1], n_episodes=100, seed=0)
+    >>> report = measure_dial(played, bmdp.upper_frontier([0.0, 0.578], [80.0, 100.0]))
+    >>> report.overshoot.round(2).tolist(), report.dial_error.round(2).tolist()
+    ([0.56, -0.44], [0.56, 0.02])
+    >>> round(report.worst_overshoot, 2), round(report.mean_score, 2)
+    (0.56, 0.44)
     """
 
-    budgets: FloatArray  # [B]
-    overshoot: FloatArray  # [B]
+    budgets: FloatArray  # [B], asked
+    overshoot: FloatArray  # [B], in discounted cost
     overshoot_low: FloatArray  # [B]
     overshoot_high: FloatArray  # [B]
-    dial_error: FloatArray  # [B]
+    dial_error: FloatArray  # [B], in discounted cost
     dial_error_low: FloatArray  # [B]
     dial_error_high: FloatArray  # [B]
     score: FloatArray  # [B], NaN where the frontier has nothing to earn
@@ -56,8 +66,8 @@ class DialReport:
     mean_score: float  # over budgets that have one
     worst_overshoot: float  # over budgets, and over seeds
     mean_dial_error: float  # over budgets
-    confidence: float
-    n_seeds: int
+    confidence: float  # of the intervals of a measure together
+    n_seeds: int  # of policies
 
     def __post_init__(self) -> None:
         """Makes arrays read-only."""
@@ -80,6 +90,13 @@ def measure_dial(
         frontier: the best that can be had from the start, in discounted cost and reward.
         gamma_matches: whether the frontier has the discount of the environment. If not, it is taken
             to be one of undiscounted returns, and undiscounted means are compared with it.
+
+    >>> import bmdp
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> policy = ScriptedPolicy("slot-filling/voice-again")  # never costs anything
+    >>> played = bmdp.evaluate(policy, "slot-filling", budgets=[0, 1], n_episodes=100, seed=0)
+    >>> measure_dial(played, bmdp.upper_frontier([0.0, 0.578], [80.0, 100.0])).dial_error.tolist()
+    [0.0, 0.578]
     """
     n_budgets = len(evaluation.budgets)
     alone = _measures(evaluation, frontier, gamma_matches, n_together=n_budgets)
@@ -107,6 +124,15 @@ def measure_dials(
 
     Raises:
         DataError: if there is none, or budgets or confidences differ.
+
+    >>> import bmdp
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> setting = {"env": "slot-filling", "budgets": [0.2], "n_episodes": 100, "seed": 0}
+    >>> rules = [ScriptedPolicy(f"slot-filling/{rule}") for rule in ("voice-again", "key-pad")]
+    >>> played = [bmdp.evaluate(rule, **setting) for rule in rules]  # as if they were of two seeds
+    >>> report = measure_dials(played, bmdp.upper_frontier([0.0, 0.578], [80.0, 100.0]))
+    >>> report.dial_error.round(2).tolist(), round(report.worst_overshoot, 2)  # 0.2 and 0.36 off
+    ([0.28], 0.36)
     """
     if not evaluations:
         raise DataError("evaluations must hold at least one; got none.")

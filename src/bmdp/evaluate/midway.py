@@ -25,10 +25,17 @@ class MoveEvaluation:
     episodes still going at that step, which are the same ones for all new budgets; intervals of
     means are Student's, that of the share Clopper and Pearson's, each with the given confidence by
     itself. If no episode is still going, means are NaN.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> move = {"first_budget": 0.5, "new_budgets": [0.2, 0.8], "at_step": 1}
+    >>> policy = ScriptedPolicy("slot-filling/key-pad")  # it does not look at the budget
+    >>> found = evaluate_move(policy, "slot-filling", **move, n_episodes=100, seed=0)
+    >>> found.n_going, (found.excess - found.cost_mean).round(2).tolist()
+    (78, [-0.2, -0.8])
     """
 
-    first_budget: float
-    new_budgets: FloatArray  # [M]
+    first_budget: float  # held at the start, in expected discounted cost
+    new_budgets: FloatArray  # [M], held from that step on
     at_step: int  # steps made before the dial was moved
     reward_mean: FloatArray  # [M], discounted reward-to-go
     reward_low: FloatArray  # [M]
@@ -43,10 +50,10 @@ class MoveEvaluation:
     n_episodes: int  # started
     n_going: int  # still going at that step
     going_share: float  # n_going / n_episodes
-    going_low: float
-    going_high: float
-    confidence: float
-    seed: int
+    going_low: float  # of its interval
+    going_high: float  # likewise
+    confidence: float  # of each interval by itself
+    seed: int  # of everything
     env: str  # its id
 
     def __post_init__(self) -> None:
@@ -79,8 +86,8 @@ def evaluate_move(  # noqa: PLR0913
     Args:
         policy: any policy; it is played in episode form.
         env: an id, a short name, or a Gymnasium specification.
-        first_budget: held at the start.
-        new_budgets: held from that step on, `[M]`.
+        first_budget: held at the start, in expected discounted cost.
+        new_budgets: held from that step on, `[M]`, in cost discounted from there.
         at_step: number of steps before the dial is moved, from 0 on.
         n_episodes: number of episodes for each new budget.
         seed: of everything, from 0 on.
@@ -94,6 +101,13 @@ def evaluate_move(  # noqa: PLR0913
         ConfigError: if there is no such environment, or a setting is out of range.
         PolicyError: if the policy does not fit the environment, or cannot travel to the workers.
         EnvError: if an episode does not end in time, or the environment gives no cost.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> move = {"first_budget": 0.5, "new_budgets": [0.2], "at_step": 1}
+    >>> policy = ScriptedPolicy("slot-filling/key-pad")
+    >>> found = evaluate_move(policy, "slot-filling", **move, n_episodes=2_000, seed=0)
+    >>> bool(found.cost_low[0] < 1 - 0.75**2 < found.cost_high[0])  # two of three are to be asked
+    True
     """
     setting = Setting(find_spec(env), seed, max_steps)
     first = float(checked_budgets("first_budget", [first_budget], policy)[0])

@@ -46,6 +46,17 @@ class OfflineEvaluation:
     """What a policy is expected to earn and pay at each of `B` budgets, from the first states.
 
     Each interval has the given confidence by itself. Without repeats its ends are NaN.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy = HullPolicy(lambda states: q(states[:, 0].astype(int)), [0.0, 1.0])
+    >>> ends = {"next_state": [0] * 4, "terminal": [True] * 4, "episode": [0, 1, 2, 3]}
+    >>> known = {"step": [0] * 4, "probability": [0.5] * 4}
+    >>> log = TransitionBatch([0] * 4, [0, 1] * 2, [0, 10] * 2, [0, 1] * 2, **ends, **known)
+    >>> asked = {"gamma": 1.0, "budgets": [0.25, 1.0], "method": "importance", "seed": 0}
+    >>> found = evaluate_offline(policy, log, **asked)
+    >>> found.reward.tolist(), found.cost.tolist(), found.effective_episodes.round(9).tolist()
+    ([2.5, 10.0], [0.25, 1.0], [3.2, 2.0])
     """
 
     budgets: FloatArray  # [B], asked
@@ -56,12 +67,12 @@ class OfflineEvaluation:
     cost_low: FloatArray  # [B]
     cost_high: FloatArray  # [B]
     effective_episodes: FloatArray  # [B], that would tell as much if all had the same weight
-    method: str
-    n_episodes: int
-    n_transitions: int
+    method: str  # "fitted" or "importance"
+    n_episodes: int  # of the log
+    n_transitions: int  # of the log
     n_bootstrap: int  # repeats for the intervals
-    confidence: float
-    seed: int
+    confidence: float  # of each interval by itself
+    seed: int  # of all that is random
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
@@ -106,7 +117,8 @@ def evaluate_offline(  # noqa: PLR0913
             more comes after one that was cut off.
         gamma: discount of rewards, and of costs if these have none of their own.
         cost_gamma: discount of costs.
-        budgets: to ask for, `[B]`; above `policy.budget_range` they are taken as its top.
+        budgets: to ask for, `[B]`, in expected discounted cost; above `policy.budget_range` they
+            are taken as its top.
         method: "fitted", or "importance" where probabilities of actions were logged.
         confidence: of each interval by itself.
         n_bootstrap: how often the evaluation is repeated for the intervals. If not given, 50 times
@@ -129,6 +141,17 @@ def evaluate_offline(  # noqa: PLR0913
             on the states of the batch.
         BudgetError: if the policy does not take a budget.
         ConfigError: if a setting is out of range.
+
+    >>> from bmdp import BFTQ, BFTQConfig
+    >>> from bmdp.models import TableModel
+    >>> ends = {"next_state": [0] * 4, "terminal": [True] * 4, "episode": [0, 1, 2, 3]}
+    >>> log = TransitionBatch([0] * 4, [0, 1] * 2, [0, 10] * 2, [0, 1] * 2, **ends)
+    >>> config = BFTQConfig(gamma=1.0, model=TableModel(), valuation="self", iterations=1)
+    >>> policy = BFTQ(config).fit(log, seed=0)
+    >>> asked = {"gamma": 1.0, "budgets": [0.25], "model": TableModel(), "seed": 0}
+    >>> found = evaluate_offline(policy, log, **asked, n_bootstrap=10)
+    >>> found.reward.tolist(), found.cost.tolist(), bool(found.cost_low[0] < 0.25)
+    ([2.5], [0.25], True)
     """
     require_choice("method", method, METHODS)
     n_repeats = _REPEATS[method] if n_bootstrap is None else n_bootstrap

@@ -55,6 +55,16 @@ def measure_portfolio(  # noqa: PLR0913
     Raises:
         ConfigError: if a setting is out of range, or there are too few episodes for groups.
         PolicyError: if a member does not fit the environment.
+
+    Paper: the figure of the Lagrangian appendix.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> rules = [ScriptedPolicy(f"slot-filling/{rule}") for rule in ("voice-again", "key-pad")]
+    >>> guess = {"budgets": [0, 0], "costs": [0, 0], "rewards": [0, 0]}
+    >>> unknown = Portfolio(tuple(rules), which=[0, 1], **guess)
+    >>> found = measure_portfolio(unknown, "slot-filling", n_episodes=100, seed=0)
+    >>> found.costs.tolist(), found.mixtures([0.28]).p_upper.tolist()
+    ([0.0, 0.56], [0.5])
     """
     require_choice("by", by, ("mean", "deviation"))
     require_count("n_episodes", n_episodes, 1 if by == "mean" else _N_GROUPS)
@@ -89,9 +99,29 @@ def predict_portfolio(  # noqa: PLR0913
     By fitted evaluation (`bmdp.fitted_evaluation`, whose arguments these are), which is honest on
     episodes that had no part in choosing the policies.
 
+    Args:
+        portfolio: such as `LagrangianFTQ` returns, with a member for each price.
+        batch: transitions of whole episodes.
+        gamma: discount of rewards, and of costs if these have none of their own.
+        cost_gamma: discount of costs.
+        seed: of all that is random.
+        model: what estimates (Q_r, Q_c).
+        device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        stages: "shared", "own" or "none"; what suits the policy, if not given.
+
     Raises:
         PolicyError: if a policy does not say with which probabilities it acts.
         DataError: if the batch lacks what is needed.
+
+    >>> from bmdp.models import TableModel
+    >>> from bmdp.policies import TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> dial = PriceDial(lambda states: q(states[:, 0].astype(int)), prices=[20.0, 0.0])
+    >>> unknown = Portfolio((dial,), which=[0, 0], budgets=[0, 1], costs=[0, 0], rewards=[0, 0])
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])
+    >>> found = predict_portfolio(unknown, log, gamma=1.0, seed=0, model=TableModel())
+    >>> found.costs.tolist(), found.rewards.tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
     from bmdp.learn.fitted import fitted_evaluation
 

@@ -36,13 +36,19 @@ class Evaluation:
     Intervals are Student's, each with the given confidence by itself. `discounted_*` are returns
     with the discount of the environment, which is what budgets are about; the others are plain sums
     over an episode.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> policy = ScriptedPolicy("slot-filling/key-pad")
+    >>> found = evaluate(policy, "slot-filling", budgets=[0.2, 0.8], n_episodes=100, seed=0)
+    >>> found.cost_mean.tolist(), found.cost_quantiles[0].tolist()  # it does not look at the budget
+    ([0.56, 0.56], [1.0, 1.0, 1.0])
     """
 
     budgets: FloatArray  # [B], asked
-    reward_mean: FloatArray  # [B]
+    reward_mean: FloatArray  # [B], of the sum of an episode
     reward_low: FloatArray  # [B]
     reward_high: FloatArray  # [B]
-    cost_mean: FloatArray  # [B]
+    cost_mean: FloatArray  # [B], of the sum of an episode
     cost_low: FloatArray  # [B]
     cost_high: FloatArray  # [B]
     discounted_reward_mean: FloatArray  # [B]
@@ -56,8 +62,8 @@ class Evaluation:
     episode_length_mean: FloatArray  # [B], steps
     infeasible_share: FloatArray  # [B], of episodes whose first decision was INFEASIBLE
     n_episodes: int  # at each budget
-    confidence: float
-    seed: int
+    confidence: float  # of each interval by itself
+    seed: int  # of everything
     env: str  # its id
     gamma: float  # discount of `discounted_*`
 
@@ -99,7 +105,7 @@ def evaluate(  # noqa: PLR0913
         env: an id, a short name ("corridors"), or a Gymnasium specification with its settings.
             Returns are discounted by the `gamma` of its metadata, and not at all if these have
             none.
-        budgets: budgets to ask for, `[B]`.
+        budgets: to ask for, `[B]`, in expected discounted cost.
         n_episodes: number of episodes at each budget.
         seed: of everything, from 0 on.
         workers: number of processes. With more than one, the policy must be one that can be saved,

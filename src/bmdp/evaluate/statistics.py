@@ -36,15 +36,24 @@ LAWS = ("student", "normal")
 
 
 class Interval(NamedTuple):
-    """An estimate, and from where to where the truth may lie."""
+    """An estimate, and from where to where the truth may lie.
 
-    mean: FloatArray
-    low: FloatArray
-    high: FloatArray
+    >>> found = share_interval([0, 50], 100, confidence=0.95)
+    >>> found.mean.tolist(), found.low.round(3).tolist(), found.high.round(3).tolist()
+    ([0.0, 0.5], [0.0, 0.398], [0.036, 0.602])
+    """
+
+    mean: FloatArray  # the estimate
+    low: FloatArray  # of the same shape
+    high: FloatArray  # of the same shape
 
 
 def simultaneous_confidence(confidence: float, n_together: int) -> float:
     """Returns the confidence that each of several intervals needs, for all to hold together.
+
+    Args:
+        confidence: of all of them together, above 0 and below 1.
+        n_together: number of intervals.
 
     Raises:
         ConfigError: if the confidence is not between 0 and 1, or the number not from 1 on.
@@ -213,7 +222,15 @@ def bernstein_interval(
     (2009), Theorem 4, with half of delta for each side. One sample has no variance: its interval
     is the whole range.
 
-    Takes and refuses what `bounded_interval` does.
+    Args:
+        samples: `[..., n]`.
+        lowest: no sample can be lower, whether seen or not.
+        highest: no sample can be higher.
+        confidence: probability that the interval covers the expectation, at least.
+        n_together: number of intervals that are to hold together with that probability.
+
+    Raises:
+        DataError: if there is no sample, or one is out of range.
 
     >>> mean, low, high = bernstein_interval([0.0] * 1000, lowest=0, highest=1, confidence=0.95)
     >>> float(low), round(float(high), 4)

@@ -33,13 +33,19 @@ from bmdp.frontier import Frontier, upper_frontier
 
 @dataclass(frozen=True, eq=False)
 class AllocationSolution:
-    """The optimal frontier of every state."""
+    """The optimal frontier of every state.
+
+    >>> from bmdp.exact.textbook import branches
+    >>> solution = allocate_budgets(branches().model)
+    >>> solution.converged, solution.frontier(0).rewards.tolist()
+    (True, [0.0, 5.0, 5.5])
+    """
 
     stages: tuple[Frontiers, ...]  # one for each step; a single one without a horizon
-    dynamics: Dynamics = field(repr=False)
+    dynamics: Dynamics = field(repr=False)  # the model, as the solver has it
     residuals: FloatArray  # [iterations], largest change of a frontier
-    converged: bool
-    error: float  # bound on the distance to the optimum; 0 with a horizon
+    converged: bool  # whether it came to its end
+    error: float  # bound on the distance to the optimum; 0 with a horizon, else inf if gamma is 1
 
     def frontier(self, state: int) -> Frontier:
         """Returns the optimal frontier of a state at the first step."""

@@ -47,19 +47,29 @@ class AllocationPolicy(Policy):
 
     After the first decision every budget is a vertex of the next state's frontier, so chance is
     needed only once, unless the dial is moved. Episode form only.
+
+    >>> from bmdp.exact import allocate_budgets
+    >>> from bmdp.exact.textbook import branches
+    >>> policy = allocate_budgets(branches().model).policy()
+    >>> tracker = policy.start([0, 0], 0.5, np.random.default_rng(0))
+    >>> tracker.decide([0, 0]).next_budget.tolist()
+    [0.5, 0.5]
+    >>> tracker.observe(costs=0.0, next_states=[1, 2], ended=False)  # risks pay 10 at 1, 1 at 2
+    >>> tracker.budgets.tolist()
+    [1.0, 0.0]
     """
 
     row_start: IntArray  # [S * A + 1], the model as in `Dynamics`
-    next_state: IntArray
-    probability: FloatArray
-    reward: FloatArray  # [S, A]
-    cost: FloatArray  # [S, A]
-    gamma: float
-    cost_gamma: float
+    next_state: IntArray  # [E], of the E transitions that may occur
+    probability: FloatArray  # [E], of each of them
+    reward: FloatArray  # [S, A], of a step
+    cost: FloatArray  # [S, A], of a step
+    gamma: float  # discount of rewards
+    cost_gamma: float  # discount of costs
     first: IntArray  # [stages, S + 1], as in `Frontiers`
     stage_start: IntArray  # [stages + 1], where the vertices of each stage begin
-    vertex_cost: FloatArray
-    vertex_reward: FloatArray
+    vertex_cost: FloatArray  # [V], of the vertices of all stages
+    vertex_reward: FloatArray  # [V], likewise
 
     why_no_one_step_form = "chooses the next budget when it sees the next state"
 

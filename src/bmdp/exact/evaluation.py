@@ -82,12 +82,19 @@ def evaluate_policy(
         beta_grid: budgets `[B]`, among them all that the policy hands on.
 
     Returns:
-        (v_r, v_c) at the first step.
+        (v_r, v_c) at the first step, expected and discounted.
 
     Raises:
         PolicyError: if its probabilities are not known, or it leaves the grid.
 
     Paper: Proposition 1, V^pi by solving Eq. 5 rather than by iterating it.
+
+    >>> from bmdp.exact import budgeted_value_iteration
+    >>> from bmdp.exact.textbook import branches
+    >>> model, grid = branches().model, [0.0, 0.5, 1.0]
+    >>> v_r, v_c = evaluate_policy(model, budgeted_value_iteration(model, grid).policy(), grid)
+    >>> v_r[0].tolist(), v_c[0].tolist()
+    ([0.0, 2.75, 5.5], [0.0, 0.5, 1.0])
     """
     grid = checked_grid(beta_grid)
     if model.horizon is None:

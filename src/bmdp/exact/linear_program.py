@@ -38,13 +38,21 @@ _TIE = 1e-8  # values that differ by less, relative to their size, are equal
 
 @dataclass(frozen=True, eq=False)
 class CMDPSolution:
-    """The best policy for one budget from one start."""
+    """The best policy for one budget from one start.
 
-    reward: float
-    cost: float
+    Paper: Eq. 1.
+
+    >>> from bmdp.exact.textbook import branches
+    >>> found = solve_cmdp(branches().model, start=0, budget=0.25)
+    >>> found.policy[1].round(9).tolist()  # half of the risks that pay 10
+    [0.5, 0.5]
+    """
+
+    reward: float  # expected and discounted, from the start
+    cost: float  # likewise
     policy: FloatArray  # [S, A], chances of actions; [H, S, A] with a horizon
     multiplier: float  # price of cost: what a little more budget would earn, per unit of it
-    status: BudgetStatus
+    status: BudgetStatus  # of the budget
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ def solve_cmdp(model: FiniteBMDP, *, start: int | ArrayLike, budget: float) -> C
         BudgetError: if the budget is not a finite number.
         ModelError: if the start is none.
         ConvergenceError: if HiGHS fails.
+
+    Paper: Eq. 1.
 
     >>> from bmdp.exact.textbook import branches
     >>> solution = solve_cmdp(branches().model, start=0, budget=0.25)

@@ -37,8 +37,8 @@ class FiniteBMDP:
     Args:
         transition: P(s' | s, a), dense `[S, A, S]` or sparse `[S*A, S]` with row s*A + a. Rows of
             terminal states are ignored, and so are their rewards and costs.
-        reward: `[S, A]`, R_r.
-        cost: `[S, A]`, R_c.
+        reward: `[S, A]`, R_r, earned in a step.
+        cost: `[S, A]`, R_c, paid in a step.
         gamma: discount of rewards and costs, above 0 and at most 1. 1 needs a horizon, or terminal
             states that are reached whatever is played.
         terminal: `[S]`, True where an episode ends.

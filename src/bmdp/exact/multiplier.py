@@ -37,11 +37,17 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class PlainPolicy:
-    """A deterministic policy and its values."""
+    """A deterministic policy and its values.
+
+    >>> from bmdp.exact.textbook import payments
+    >>> found = best_policy(payments(2).model, price=1.5)  # at step t, costs 0.5^t and pays 0.9^t
+    >>> found.action.tolist(), found.v_r.tolist(), found.v_c.tolist()
+    ([[0], [1]], [0.9], [0.5])
+    """
 
     action: IntArray  # [S], or [H, S] if there is a horizon
-    v_r: FloatArray  # [S], from the first step
-    v_c: FloatArray  # [S]
+    v_r: FloatArray  # [S], expected discounted reward from the first step
+    v_c: FloatArray  # [S], expected discounted cost from the first step
 
 
 def best_policy(model: FiniteBMDP, price: float) -> PlainPolicy:
@@ -49,10 +55,17 @@ def best_policy(model: FiniteBMDP, price: float) -> PlainPolicy:
 
     Args:
         model: the BMDP.
-        price: the multiplier lambda, from 0 on.
+        price: the multiplier lambda, in rewards for a unit of cost, from 0 on.
 
     Raises:
         ConfigError: if the price is not a number from 0 on.
+
+    Paper: the Lagrangian appendix.
+
+    >>> from bmdp.exact.textbook import branches
+    >>> found = best_policy(branches().model, price=5.0)  # of two risks, one pays 10, the other 1
+    >>> found.action.tolist(), float(found.v_r[0]), float(found.v_c[0])
+    ([0, 1, 0, 0], 5.0, 0.5)
     """
     if not 0 <= price < np.inf:
         raise ConfigError(f"price must be a finite number from 0 on; got {price}.")
@@ -60,13 +73,31 @@ def best_policy(model: FiniteBMDP, price: float) -> PlainPolicy:
 
 
 def cheapest_policy(model: FiniteBMDP) -> PlainPolicy:
-    """Returns, of the policies of least cost, one of most reward, from every state."""
+    """Returns, of the policies of least cost, one of most reward, from every state.
+
+    Args:
+        model: the BMDP.
+
+    >>> from bmdp.exact.textbook import crossing
+    >>> found = cheapest_policy(crossing().model)
+    >>> round(float(found.v_r[0]), 3), float(found.v_c[0])
+    (0.729, 0.0)
+    """
     _, among = _best(model, 0.0, 1.0, None)
     return _best(model, 1.0, 0.0, among)[0]
 
 
 def best_paid_policy(model: FiniteBMDP) -> PlainPolicy:
-    """Returns, of the policies of most reward, one of least cost, from every state."""
+    """Returns, of the policies of most reward, one of least cost, from every state.
+
+    Args:
+        model: the BMDP.
+
+    >>> from bmdp.exact.textbook import crossing
+    >>> found = best_paid_policy(crossing().model)
+    >>> float(found.v_r[0]), float(found.v_c[0])
+    (0.75, 0.25)
+    """
     _, among = _best(model, 1.0, 0.0, None)
     return _best(model, 0.0, 1.0, among)[0]
 
@@ -76,6 +107,9 @@ def cost_range(model: FiniteBMDP) -> tuple[float, float]:
 
     That is the least cost of the cheapest policy over all states, and the largest cost of the best
     paid one. A grid for `budgeted_value_iteration` should span it.
+
+    Args:
+        model: the BMDP.
 
     >>> from bmdp.exact.textbook import branches
     >>> cost_range(branches().model)

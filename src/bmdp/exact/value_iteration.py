@@ -26,13 +26,23 @@ from bmdp.policies.stored import storable
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What budgeted value iteration found, and how it went."""
+    """What budgeted value iteration found, and how it went.
+
+    Paper: Q* of Algorithm 1.
+
+    >>> from bmdp.exact.textbook import branches
+    >>> solution = budgeted_value_iteration(branches().model, [0.0, 0.5, 1.0])
+    >>> solution.residuals.tolist(), solution.q_r.shape
+    ([10.0, 5.5, 0.0], (4, 2, 3))
+    >>> solution.policy().frontier(0).rewards.tolist()
+    [0.0, 5.5]
+    """
 
     q_r: FloatArray  # [S, A, B], at the first step
-    q_c: FloatArray  # [S, A, B]
-    beta_grid: FloatArray  # [B]
+    q_c: FloatArray  # [S, A, B], expected discounted cost
+    beta_grid: FloatArray  # [B], budgets that can be handed on
     residuals: FloatArray  # [iterations], largest change of a Q-value in each
-    converged: bool
+    converged: bool  # whether the last of them was small enough
     stages: QTables | None = None  # [H, S, A, B] each, if there is a horizon
 
     def policy(self) -> HullPolicy | StagedHullPolicy:
@@ -71,8 +81,8 @@ def budgeted_value_iteration(
 
     Args:
         model: the BMDP.
-        beta_grid: budgets `[B]` that can be held, rising. It should span the costs of all states:
-            see `cost_range`.
+        beta_grid: budgets `[B]` that can be held, rising, in expected discounted cost. It should
+            span the costs of all states: see `cost_range`.
         tol: stops when no Q-value changes by more.
         max_iterations: stops then, converged or not.
         progress: called with the number of each iteration and its residual.
@@ -118,11 +128,19 @@ def budgeted_value_iteration(
 @storable
 @dataclass(frozen=True, eq=False)
 class StagedHullPolicy(Policy):
-    """The greedy policy of one Q-function for each step of an episode. Episode form only."""
+    """The greedy policy of one Q-function for each step of an episode. Episode form only.
 
-    q_r: FloatArray  # [H, S, A, B]
-    q_c: FloatArray  # [H, S, A, B]
-    beta_grid: FloatArray  # [B]
+    Paper: Algorithm 3, at each step.
+
+    >>> from bmdp.exact.textbook import payments
+    >>> policy = budgeted_value_iteration(payments(2).model, [0.0, 0.5, 1.0, 1.5]).policy()
+    >>> [policy.at_step(step).frontier(0).costs.tolist() for step in (0, 1)]
+    [[0.0, 0.5, 1.5], [0.0, 1.0]]
+    """
+
+    q_r: FloatArray  # [H, S, A, B], as seen from each step
+    q_c: FloatArray  # [H, S, A, B], likewise
+    beta_grid: FloatArray  # [B], budgets that can be handed on
 
     why_no_one_step_form = "looks at the clock"
 

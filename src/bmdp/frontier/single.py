@@ -31,7 +31,12 @@ _TINY = np.finfo(np.float64).tiny  # products below this may have lost digits
 
 
 class BudgetStatus(IntEnum):
-    """How a budget lies to a frontier."""
+    """How a budget lies to a frontier.
+
+    >>> frontier = upper_frontier(costs=[0.2, 1.0], rewards=[0.0, 10.0])
+    >>> [hull_mixture(frontier, beta).status.name for beta in (0.1, 0.6, 1.0)]
+    ['INFEASIBLE', 'TIGHT', 'SLACK']
+    """
 
     INFEASIBLE = 0
     """Below the cheapest vertex: that vertex is played, and costs more than the budget."""
@@ -43,7 +48,12 @@ class BudgetStatus(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """Vertices of an upper concave frontier (Algorithm 3, line 3), by rising cost."""
+    """Vertices of an upper concave frontier, by rising cost.
+
+    Costs and rewards are expected discounted ones: a budget is in the unit of costs.
+
+    Paper: F_Q of Algorithm 3, line 3.
+    """
 
     costs: FloatArray  # [K], strictly increasing
     rewards: FloatArray  # [K], strictly increasing, strictly concave in costs
@@ -98,12 +108,20 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Plays vertex `upper` with probability `p_upper`, else vertex `lower`."""
+    """Plays vertex `upper` with probability `p_upper`, else vertex `lower`.
 
-    lower: int
-    upper: int
-    p_upper: float
-    status: BudgetStatus
+    Paper: (a1, a2, p) of Algorithm 3, lines 4 to 8.
+
+    >>> frontier = upper_frontier(costs=[0.0, 0.5, 1.0], rewards=[0.0, 8.0, 10.0])
+    >>> found = hull_mixture(frontier, 0.75)
+    >>> found.lower, found.upper, found.p_upper, found.reward
+    (1, 2, 0.5, 9.0)
+    """
+
+    lower: int  # number of a vertex of the frontier
+    upper: int  # the next one, or the same
+    p_upper: float  # from 0 to 1
+    status: BudgetStatus  # of the budget
     cost: float  # expected
     reward: float  # expected
 
@@ -154,7 +172,7 @@ def hull_mixture(frontier: Frontier, beta: float) -> Mixture:
 
     Args:
         frontier: what the state offers.
-        beta: the budget held, compared with the costs in their own precision.
+        beta: the budget held, in the unit of costs, and compared with them in their own precision.
 
     Raises:
         BudgetError: if `beta` is not a finite number.

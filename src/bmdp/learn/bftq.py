@@ -79,11 +79,17 @@ class BudgetedFit(Fit):
 class BFTQ:
     """Learns from logged transitions.
 
-    >>> BFTQ(BFTQConfig(gamma=0.9)).config.valuation
-    'crossed'
+    Paper: Algorithm 2.
+
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> config = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
+    >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
+    >>> frontier.costs.tolist(), frontier.rewards.tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
 
-    config: BFTQConfig
+    config: BFTQConfig  # all settings
 
     def fit(
         self,

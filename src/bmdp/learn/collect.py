@@ -57,13 +57,22 @@ def collect(
         policy: which one plays. For several workers, one that can be saved.
         spec: the environment.
         episodes: their numbers.
-        budgets: of each of them at the start.
+        budgets: of each of them at the start, `[N]`, in expected discounted cost.
         seed: of the environment and of the policy.
         workers: number of processes.
 
     Raises:
         PolicyError: if the policy cannot travel to the workers.
         ConfigError: if the environment cannot.
+
+    Paper: the episodes of Algorithm 4.
+
+    >>> from bmdp.envs.slots import find_spec
+    >>> from bmdp.policies import RandomBudgetedPolicy
+    >>> policy, budgets = RandomBudgetedPolicy(5, 0.0, 1.0), np.array([0.2, 0.8])
+    >>> batch = collect(policy, find_spec("corridors"), range(2), budgets=budgets, seed=0)
+    >>> batch.budget[batch.starts()].tolist(), bool((batch.reward >= 0).all())
+    ([0.2, 0.8], True)
     """
     require_count("workers", workers, 1)
     slots = open_slots(spec)  # an environment that cannot be made is refused here, once

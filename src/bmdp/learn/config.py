@@ -16,10 +16,15 @@ from bmdp.learn.fit_config import BFTQConfig, FTQConfig
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """Which environment, and its settings."""
+    """Which environment, and its settings.
 
-    id: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    >>> spec = EnvConfig("corridors", {"height": 3}).spec()
+    >>> spec.id, spec.kwargs
+    ('bmdp/Corridors-v0', {'height': 3})
+    """
+
+    id: str  # or a short name
+    settings: dict[str, Any] = field(default_factory=dict)  # that it takes
 
     def spec(self) -> EnvSpec:
         """As Gymnasium has it."""
@@ -47,6 +52,12 @@ class Exploration:
         cell: side of a cell, in deviations of the states.
         budgets: first budgets of episodes: "uniform"; or "uncertain": from the second round on,
             every other one is drawn where the models disagree on what a budget earns.
+
+    Paper: the settings of Algorithm 4.
+
+    >>> how = Exploration(rounds=4, episodes=250)
+    >>> how.rounds * how.episodes, how.bonus
+    (1000, 'none')
     """
 
     rounds: int = 10
@@ -84,6 +95,13 @@ class TrainingSpec:
         held_out: share of the episodes of each round that are not learned from; they say what the
             policy will earn and pay.
         audit: whether the dial of the policy is read by what they say (`AuditedPolicy`).
+
+    Paper: what Algorithm 4 is given.
+
+    >>> how = Exploration(bonus="targets", weight=0.5)
+    >>> spec = TrainingSpec(EnvConfig("corridors"), BFTQConfig(gamma=1.0), how)
+    >>> spec.learner.valuation, spec.exploring_learner.valuation, spec.exploring_learner.caution
+    ('crossed', 'pessimistic', -0.5)
     """
 
     env: EnvConfig

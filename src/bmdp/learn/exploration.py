@@ -35,11 +35,20 @@ from bmdp.randomness import named_generator
 
 @dataclass(frozen=True, eq=False)
 class ExplorationResult:
-    """What a training run leaves."""
+    """What a training run leaves.
 
-    batch: TransitionBatch
-    policy: TrainedPolicy
-    records: tuple[Record, ...]
+    >>> from bmdp.learn import EnvConfig, Exploration
+    >>> from bmdp.models import LinearModel
+    >>> learner = BFTQConfig(gamma=1.0, model=LinearModel(), iterations=2, n_budgets=5)
+    >>> how = Exploration(rounds=2, episodes=4)
+    >>> spec = TrainingSpec(EnvConfig("corridors", {"height": 3}), learner, how)
+    >>> [record["kind"] for record in explore(spec, seed=0).records]
+    ['collection', 'iteration', 'iteration', 'collection', 'iteration', 'iteration']
+    """
+
+    batch: TransitionBatch  # all episodes of all rounds
+    policy: TrainedPolicy  # of the last round
+    records: tuple[Record, ...]  # how each collection and each iteration went
 
 
 class Place(Protocol):
@@ -108,6 +117,17 @@ def explore(
         workers: processes that collect episodes; any number collects the same ones.
         device: of the learner.
         on_record: called after each collection and each iteration with how it went.
+
+    Paper: Algorithm 4.
+
+    >>> from bmdp.learn import EnvConfig, Exploration
+    >>> from bmdp.models import LinearModel
+    >>> learner = BFTQConfig(gamma=1.0, model=LinearModel(), iterations=2, n_budgets=5)
+    >>> how = Exploration(rounds=2, episodes=4)
+    >>> spec = TrainingSpec(EnvConfig("corridors", {"height": 3}), learner, how)
+    >>> found = explore(spec, seed=0)
+    >>> len(found.batch.starts()), found.policy.budget_range
+    (8, (0.0, 1.0))
     """
     records: list[Record] = []
 

@@ -21,7 +21,7 @@ class FitConfig(ABC):
     Args:
         gamma: discount of rewards, and of costs if these have none of their own.
         cost_gamma: discount of costs.
-        budget_range: lowest and highest budget that the policy will take.
+        budget_range: lowest and highest budget that the policy will take, in discounted cost.
         model: what estimates (Q_r, Q_c).
         regression: how networks are fitted.
         iterations: at most.
@@ -123,6 +123,11 @@ class BFTQConfig(FitConfig):
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
         n_labels: number of labels of a row; models that cover the grid take all of it.
+
+    Paper: the settings of Algorithm 2, and the tables of the appendix.
+
+    >>> BFTQConfig(gamma=0.9, budget_range=(0.0, 2.0), n_budgets=5).beta_grid.tolist()
+    [0.0, 0.5, 1.0, 1.5, 2.0]
     """
 
     n_budgets: int = 41
@@ -160,6 +165,12 @@ class LagrangianConfig(FitConfig):
         plays: "mixture": a coin between two prices, tossed once per episode; "carried": a price
             chosen by what it costs from the state at the start, and kept; "switching": at every
             step the best action that fits the budget left.
+
+    Paper: the Lagrangian appendix.
+
+    >>> config = LagrangianConfig(gamma=0.9, prices=(0, 100, float("inf")))
+    >>> config.prices, config.beta_grid.tolist()
+    ((inf, 100.0, 0.0), [0.0, 1.0, 2.0])
     """
 
     model: Model = field(default_factory=lambda: FrontierNet(structure="free"))
@@ -199,14 +210,20 @@ class FTQConfig:
     """Settings of fitted Q-iteration on reward - price * cost.
 
     Args:
-        gamma: discount.
-        price: of a unit of cost, in rewards.
+        gamma: discount of rewards and costs.
+        price: lambda, of a unit of cost, in rewards.
         model: what estimates Q; one that covers a grid, here of a single budget.
         regression: how networks are fitted.
         iterations: at most.
         stop_delta: loss of the old model on the new targets at which it stops; 0 for never.
         budget_range: that the policy takes, to no effect.
         reward_scale: that rewards are divided by; the largest magnitude of the data, if not given.
+
+    Paper: FTQ(lambda) of Section 5.
+
+    >>> config = FTQConfig(gamma=0.9, price=20.0)
+    >>> config.iterations, config.budget_range
+    (10, (0.0, 1.0))
     """
 
     gamma: float

@@ -50,7 +50,13 @@ _SETTLED = 1e-6  # change of targets, relative to the largest of them, at which 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a policy is expected to earn and pay at each of `M` budgets, from the first states."""
+    """What a policy is expected to earn and pay at each of `M` budgets, from the first states.
+
+    >>> log = {"n_episodes": 20, "n_transitions": 90}
+    >>> found = Prediction([0.0, 1.0], reward=[0.0, 10.0], cost=[0.1, 0.9], **log)
+    >>> (found.cost - found.budgets).round(3).tolist()  # more than is asked for, then less
+    [0.1, -0.1]
+    """
 
     budgets: FloatArray  # [M], asked
     reward: FloatArray  # [M], discounted
@@ -87,7 +93,8 @@ def fitted_evaluation(  # noqa: PLR0913
         batch: transitions that had no part in choosing the policy, of whole episodes.
         gamma: discount of rewards, and of costs if these have none of their own.
         cost_gamma: discount of costs.
-        budgets: to ask for, `[M]`; above `policy.budget_range` they are taken as its top.
+        budgets: to ask for, `[M]`, in expected discounted cost; above `policy.budget_range` they
+            are taken as its top.
         model: what estimates (Q_r, Q_c); `SMOOTH`, if not given.
         seed: of all that is random.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
@@ -105,6 +112,16 @@ def fitted_evaluation(  # noqa: PLR0913
         ConfigError: if a setting is out of range.
 
     Paper: Eq. 6, the operator T^pi, estimated as T is in Section 3.1.
+
+    >>> from bmdp.models import TableModel
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> hopeful = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [0.5, 0.5]]])
+    >>> policy = HullPolicy(lambda states: hopeful(states[:, 0].astype(int)), [0.0, 1.0])
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])
+    >>> asked = {"gamma": 0.9, "budgets": [0.25], "model": TableModel(), "seed": 0}
+    >>> found = fitted_evaluation(policy, log, **asked)
+    >>> found.reward.tolist(), found.cost.tolist()  # the risk costs 1, and not 0.5
+    ([5.0], [0.5])
     """
     if not hasattr(policy, "at_step"):
         raise PolicyError(

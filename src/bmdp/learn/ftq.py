@@ -26,11 +26,18 @@ from bmdp.policies.priced import PricedPolicy
 class FTQ:
     """Learns from logged transitions, without a dial.
 
-    >>> FTQ(FTQConfig(gamma=1.0)).config.price
-    0.0
+    Paper: FTQ(lambda) of Section 5 and the Lagrangian appendix.
+
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> for price in (0.0, 20.0):
+    ...     config = FTQConfig(gamma=0.9, price=price, model=TableModel(), iterations=1)
+    ...     print(FTQ(config).fit(log, seed=0).act([0], 0.5, np.random.default_rng(0)).action)
+    1
+    0
     """
 
-    config: FTQConfig
+    config: FTQConfig  # all settings
 
     def fit(
         self,

@@ -102,11 +102,18 @@ def fit_prices(
 class LagrangianFTQ:
     """Learns a policy for each price from logged transitions, and plays within a budget by them.
 
-    >>> LagrangianFTQ(LagrangianConfig(gamma=1.0, prices=(0, 100))).config.prices
-    (100.0, 0.0)
+    Paper: the Lagrangian appendix.
+
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> tables = {"model": TableModel(), "valuation": "self", "iterations": 1}
+    >>> config = LagrangianConfig(gamma=0.9, prices=(0, 100), **tables)
+    >>> policy = LagrangianFTQ(config).fit(log, seed=0)
+    >>> policy.costs.tolist(), policy.rewards.tolist(), policy.mixtures([0.25]).reward.tolist()
+    ([0.0, 1.0], [0.0, 10.0], [2.5])
     """
 
-    config: LagrangianConfig
+    config: LagrangianConfig  # all settings
 
     def fit(
         self,

@@ -23,9 +23,16 @@ def preset(name: str) -> TrainingSpec:
     "paper-corridors", "paper-slot-filling" and "paper-driving" are the paper's; with "-ftq" after
     it, its risk-neutral fitted Q-iteration. "corridors", "slot-filling" and "two-way" are ours.
 
+    Args:
+        name: one of these.
+
     Raises:
         ConfigError: if there is none of that name, with the nearest one.
 
+    Paper: the tables of the appendix.
+
+    >>> preset("paper-corridors").learner.n_budgets
+    101
     >>> preset("corridors").learner.stages
     'alike'
     """

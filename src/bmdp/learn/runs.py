@@ -67,6 +67,18 @@ def train(
     Raises:
         StoreError: if the folder exists, or cannot be written.
         ConfigError: if a setting is wrong, or cannot be written down.
+
+    Paper: Algorithm 4.
+
+    >>> import tempfile
+    >>> from bmdp.learn import EnvConfig, Exploration
+    >>> from bmdp.models import LinearModel
+    >>> learner = BFTQConfig(gamma=1.0, model=LinearModel(), iterations=1)
+    >>> spec = TrainingSpec(EnvConfig("corridors"), learner, Exploration(rounds=1, episodes=4))
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     policy = train(spec, f"{place}/run", seed=0)
+    ...     sorted(path.name for path in Path(place, "run").iterdir())
+    ['done', 'lock', 'policy', 'records.jsonl', 'round-000', 'spec.json']
     """
     require_new(Path(folder))
     require_count("workers", workers, 1)
@@ -106,6 +118,16 @@ def train_from_data(  # noqa: PLR0913
     Raises:
         StoreError: if the folder exists, or cannot be written.
         DataError: if these settings cannot learn from these data; `data_notes` has warnings.
+
+    Paper: Algorithm 2.
+
+    >>> import tempfile
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> learner = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     train_from_data(log, learner, f"{place}/run", seed=0).frontier([0]).reward_at(0.25)
+    2.5
     """
     require_new(Path(folder))
     header = _header(DataSpec(learner, held_out, audit), seed, device)
@@ -139,6 +161,15 @@ def resume(
 
     Raises:
         StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
+
+    >>> import tempfile
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> learner = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     policy = train_from_data(log, learner, f"{place}/run", seed=0)
+    ...     resume(f"{place}/run").frontier([0]).reward_at(0.25)
+    2.5
     """
     require_count("workers", workers, 1)
     return _go_on(RunFolder(folder), workers, device, on_record)

@@ -57,6 +57,14 @@ def fit_together(
             regression would let seeds depend on each other; if seeds are none, or repeated, or not
             as many as batches.
         DataError: if states differ in size, or batches in the number of actions.
+
+    >>> from bmdp.models import FrontierNet, Regression
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> networks = {"model": FrontierNet((8,)), "regression": Regression(steps=5)}
+    >>> config = BFTQConfig(gamma=0.9, iterations=1, valuation="self", **networks)
+    >>> policies = fit_together(config, [log, log], seeds=[0, 1])
+    >>> len(policies), [policy.budget_range for policy in policies]
+    (2, [(0.0, 1.0), (0.0, 1.0)])
     """
     _check(config, seeds)
     if len(batches) != len(seeds):
@@ -93,6 +101,15 @@ def explore_together(
 
     Raises:
         ConfigError: as for `fit_together`.
+
+    >>> from bmdp.learn import EnvConfig, Exploration, explore
+    >>> from bmdp.models import FrontierNet, Regression
+    >>> networks = {"model": FrontierNet((8,)), "regression": Regression(steps=5)}
+    >>> learner = BFTQConfig(gamma=1.0, iterations=1, **networks)
+    >>> spec = TrainingSpec(EnvConfig("corridors"), learner, Exploration(rounds=1, episodes=4))
+    >>> found = explore_together(spec, seeds=[0, 1])
+    >>> [len(of_seed.batch) == len(explore(spec, seed=s).batch) for s, of_seed in enumerate(found)]
+    [True, True]
     """
     _check(spec.learner, seeds)
     if spec.held_out > 0:

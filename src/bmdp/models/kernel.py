@@ -44,6 +44,13 @@ class KernelModel:
         centres: of bumps, for each action, at most.
         lengths: of bumps, to choose from, in deviations of the numbers of a state.
         ridges: to choose from.
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> config = BFTQConfig(gamma=0.9, model=KernelModel(), valuation="self", iterations=1)
+    >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
+    >>> frontier.costs.round(6).tolist(), frontier.rewards.round(6).tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
 
     centres: int = 300
@@ -66,15 +73,22 @@ class KernelModel:
 @storable
 @dataclass(frozen=True, eq=False)
 class KernelQ:
-    """Q-values that are sums of bumps, in the units of the data."""
+    """Q-values that are sums of bumps, in the units of the data.
+
+    >>> bump = {"centres": np.zeros((1, 1, 1)), "lengths": np.ones(1)}
+    >>> sums = {"weights": np.ones((1, 1, 2, 1)), "means": np.zeros((1, 2, 1))}
+    >>> q = KernelQ(**bump, **sums, centre=np.zeros(1), scale=np.ones(1), reward_scale=10.0)
+    >>> q(np.array([[0.0], [1.0]]))[0].round(2).tolist()  # 10, and 10 exp(-1/2)
+    [[[10.0]], [[6.07]]]
+    """
 
     centres: FloatArray  # [A, C, D], of scaled states
-    lengths: FloatArray  # [A]
+    lengths: FloatArray  # [A], of bumps
     weights: FloatArray  # [A, C, 2, B], of Q_r and Q_c, float32
-    means: FloatArray  # [A, 2, B]
+    means: FloatArray  # [A, 2, B], to which bumps are added
     centre: FloatArray  # [D], of states
-    scale: FloatArray  # [D]
-    reward_scale: float
+    scale: FloatArray  # [D], of states
+    reward_scale: float  # that rewards were divided by
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""

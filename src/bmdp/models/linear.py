@@ -43,6 +43,13 @@ class LinearModel:
         budget_knots: number of knots over the range of the grid.
         ridge: weight of the squared coefficients, next to the mean squared error; with 0, the
             smallest of the best coefficients are taken.
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> config = BFTQConfig(gamma=0.9, model=LinearModel(), valuation="self", iterations=1)
+    >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
+    >>> frontier.costs.round(6).tolist(), frontier.rewards.round(6).tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
 
     state_features: Literal["linear", "quadratic"] = "linear"
@@ -66,15 +73,23 @@ class LinearModel:
 @storable
 @dataclass(frozen=True, eq=False)
 class LinearQ:
-    """Q-values that are linear in features, in the units of the data."""
+    """Q-values that are linear in features, in the units of the data.
 
-    state_features: str
+    >>> coefficients = np.array([[[[0.0, 1.0], [0.0, 0.0]]], [[[0.0, 0.5], [0.0, 0.0]]]])
+    >>> units = {"centre": np.zeros(1), "scale": np.ones(1), "reward_scale": 10.0}
+    >>> knots, grid = np.array([0.0, 1.0]), np.array([0.0, 0.5, 1.0])
+    >>> q_r, q_c = LinearQ("linear", coefficients, knots, grid, **units)(np.array([[0.0]]))
+    >>> q_r.tolist(), q_c.tolist()
+    ([[[0.0, 5.0, 10.0]]], [[[0.0, 0.25, 0.5]]])
+    """
+
+    state_features: str  # "linear" or "quadratic"
     coefficients: FloatArray  # [2, A, P, K], of Q_r and Q_c, for features of states and knots
-    knots: FloatArray  # [K]
-    beta_grid: FloatArray  # [B]
+    knots: FloatArray  # [K], of budgets
+    beta_grid: FloatArray  # [B], budgets that can be handed on
     centre: FloatArray  # [D], of states
-    scale: FloatArray  # [D]
-    reward_scale: float
+    scale: FloatArray  # [D], of states
+    reward_scale: float  # that rewards were divided by
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""

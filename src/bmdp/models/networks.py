@@ -36,6 +36,15 @@ class EncoderNet:
         hidden: units of the hidden layers.
         encoder: units of the layers that encode the budget.
         reading: "text" or "code".
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> from bmdp.models import Regression
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> how = {"regression": Regression(steps=200, learning_rate=0.01), "n_labels": 20}
+    >>> once = {"valuation": "self", "iterations": 1}
+    >>> config = BFTQConfig(gamma=0.9, model=EncoderNet((16,)), **how, **once)
+    >>> round(BFTQ(config).fit(log, seed=0).frontier([0]).reward_at(0.5))
+    5
     """
 
     hidden: tuple[int, ...] = (256, 128, 64)
@@ -70,6 +79,15 @@ class FrontierNet:
         hidden: units of the hidden layers.
         structure: "monotone": Q_r rises with the budget, and Q_c rises, by no more than the budget
             does; "free": budgets have nothing to do with each other.
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> from bmdp.models import Regression
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> how = {"regression": Regression(steps=5), "valuation": "self", "iterations": 1}
+    >>> config = BFTQConfig(gamma=0.9, model=FrontierNet((8,)), **how)
+    >>> q_r, q_c = BFTQ(config).fit(log, seed=0).q_function([[0.0]])
+    >>> q_r.shape, bool((np.diff(q_r) >= 0).all())
+    ((1, 2, 41), True)
     """
 
     hidden: tuple[int, ...] = (256, 128, 64)
@@ -109,15 +127,24 @@ class Scaling:
 @storable
 @dataclass(frozen=True, eq=False)
 class NetworkQ:
-    """Q-values of a trained network, in the units of the data."""
+    """Q-values of a trained network, in the units of the data.
 
-    network: EncoderNet | FrontierNet
-    parameters: NDArray[np.float32]  # [P]
-    beta_grid: FloatArray  # [B]
+    >>> network = FrontierNet((4,), structure="free")  # 3 * 4 parameters, then 5 * 2 * 2 * 2
+    >>> units = {"centre": np.zeros(2), "scale": np.ones(2), "reward_scale": 10.0}
+    >>> parameters = np.repeat(np.array([0.0, 1.0], np.float32), [44, 8])  # all outputs are 1
+    >>> q = NetworkQ(network, parameters, [0.0, 1.0], **units, n_actions=2)
+    >>> q_r, q_c = q(np.zeros((3, 2)))
+    >>> q_r[0].tolist(), q_c[0].tolist()
+    ([[10.0, 10.0], [10.0, 10.0]], [[1.0, 1.0], [1.0, 1.0]])
+    """
+
+    network: EncoderNet | FrontierNet  # its settings
+    parameters: NDArray[np.float32]  # [P], of all layers
+    beta_grid: FloatArray  # [B], budgets that can be handed on
     centre: FloatArray  # [D], of states
-    scale: FloatArray  # [D]
-    reward_scale: float
-    n_actions: int
+    scale: FloatArray  # [D], of states
+    reward_scale: float  # that rewards were divided by
+    n_actions: int  # A
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""

@@ -72,7 +72,12 @@ class Fitter(Protocol):
 
 
 class Model(Protocol):
-    """Settings of a model."""
+    """Settings of a model.
+
+    >>> from bmdp.models import EncoderNet, FrontierNet
+    >>> FrontierNet().covers_grid, EncoderNet().covers_grid
+    (True, False)
+    """
 
     covers_grid: ClassVar[bool]
     """Whether it is fitted at all budgets of the grid at once, and not at labels of its rows."""

@@ -28,6 +28,18 @@ class Regression:
         patience: checks.
         start: "warm", from the parameters before, or "restart", from new ones.
         keep_moments: whether the optimiser goes on from its moments of the regression before.
+
+    Paper: the tables of the appendix.
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> from bmdp.models import FrontierNet
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> once, losses = {"valuation": "self", "iterations": 1, "model": FrontierNet((8,))}, []
+    >>> for steps in (10, 100):
+    ...     learner = BFTQ(BFTQConfig(gamma=0.9, **once, regression=Regression(steps=steps)))
+    ...     policy = learner.fit(log, seed=0, on_record=lambda r: losses.append(r["last_loss"]))
+    >>> losses[1] < losses[0]
+    True
     """
 
     steps: int = 1000

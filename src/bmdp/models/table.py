@@ -27,6 +27,13 @@ class TableModel:
     States are whole numbers: the first column of the data. A state and action that never occur
     together keep the value 0, in reward and cost. Where costs are never negative that is as cheap
     as can be, so see to it that the data hold all actions at all states that matter.
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> config = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
+    >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
+    >>> frontier.costs.round(6).tolist(), frontier.rewards.round(6).tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
 
     covers_grid: ClassVar[bool] = True
@@ -39,7 +46,12 @@ class TableModel:
 @storable
 @dataclass(frozen=True, eq=False)
 class TableQ:
-    """Q-values in a table, in the units of the data. A state that is not in it has value 0."""
+    """Q-values in a table, in the units of the data. A state that is not in it has value 0.
+
+    >>> q = TableQ(np.array([3, 7]), np.array([[[1.0]], [[2.0]]]), np.array([[[0.1]], [[0.2]]]))
+    >>> q(np.array([7, 5]))[0].tolist()
+    [[[2.0]], [[0.0]]]
+    """
 
     numbers: IntArray  # [S], of the states, rising
     q_r: FloatArray  # [S, A, B]

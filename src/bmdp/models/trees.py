@@ -7,29 +7,25 @@ Every action has a forest of its own, of (state, budget). With the action as one
 would have to find out at random cuts what is known beforehand, that actions differ; and forests of
 their own cost the same, since each is grown on the rows of its action alone.
 
-scikit-learn grows the trees. What is kept of them are their nodes, in flat arrays, end to end. The
-values of a state at all budgets of the grid are found in one descent of each tree: budgets go down
-together, and part only at cuts of the budget.
+scikit-learn grows the trees. What is kept of them are their nodes: see `bmdp.models.forests`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError, MissingDependency
+from bmdp.models.forests import Forests, Nodes, forest_values, on_grid
 from bmdp.models.plain import PlainFitter, Rows, flat_states
 from bmdp.models.problem import Fitter, Problem
 from bmdp.policies.stored import storable
 from bmdp.randomness import named_generator
-
-_CHUNK = 256  # states
 
 
 @storable
@@ -43,6 +39,14 @@ class TreesModel:
         n_trees: of each forest.
         min_leaf: samples that a leaf has at least.
         max_features: share of the numbers of (state, budget) that are tried at a cut.
+
+    >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> forest = TreesModel(n_trees=5, min_leaf=1)
+    >>> config = BFTQConfig(gamma=0.9, model=forest, valuation="self", iterations=1)
+    >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
+    >>> frontier.costs.round(6).tolist(), frontier.rewards.round(6).tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
 
     n_trees: int = 50
@@ -70,39 +74,32 @@ class TreesModel:
         return TreesFitter(self, problem)
 
 
-class Nodes(NamedTuple):
-    """The nodes of many trees, end to end."""
-
-    children: NDArray[np.int32]  # [M, 2], up to the threshold and above it; -1 at leaves
-    feature: NDArray[np.int32]  # [M], number of the state, or D for the budget
-    threshold: NDArray[np.float64]  # [M]
-    value: NDArray[np.float64]  # [M, 2], of (Q_r, Q_c)
-
-
-class Forests(NamedTuple):
-    """A forest for each action."""
-
-    roots: NDArray[np.int32]  # [A, T]
-    nodes: Nodes
-
-
 @storable
 @dataclass(frozen=True, eq=False)
 class TreesQ:
-    """Q-values of a forest for each action, in the units of the data."""
+    """Q-values of a forest for each action, in the units of the data.
 
-    roots: NDArray[np.int32]  # [A, T]
-    children: NDArray[np.int32]  # [M, 2]
-    feature: NDArray[np.int32]  # [M]
-    threshold: NDArray[np.float64]  # [M]
+    >>> children = np.array([[1, 2], [-1, -1], [-1, -1]], np.int32)  # one tree, cut at budget 0.5
+    >>> feature, threshold = np.array([1, -2, -2], np.int32), np.array([0.5, 0.0, 0.0])
+    >>> cut = {"children": children, "feature": feature, "threshold": threshold}
+    >>> values = {"value": np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.5]]), "reward_scale": 10.0}
+    >>> q = TreesQ(np.zeros((1, 1), np.int32), **cut, **values, beta_grid=np.array([0.0, 0.5, 1.0]))
+    >>> q(np.array([[0.0]]))[0].tolist()
+    [[[0.0, 0.0, 10.0]]]
+    """
+
+    roots: NDArray[np.int32]  # [A, T], numbers of nodes
+    children: NDArray[np.int32]  # [M, 2], as in `Nodes`
+    feature: NDArray[np.int32]  # [M], number of the state, or D for the budget
+    threshold: NDArray[np.float64]  # [M], up to which one goes to the first child
     value: NDArray[np.float64]  # [M, 2], of scaled rewards
-    beta_grid: FloatArray  # [B]
-    reward_scale: float
+    beta_grid: FloatArray  # [B], budgets that can be handed on
+    reward_scale: float  # that rewards were divided by
 
     def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""
         nodes = Nodes(self.children, self.feature, self.threshold, self.value)
-        values = _on_grid(Forests(self.roots, nodes), flat_states(states), self.beta_grid)
+        values = on_grid(Forests(self.roots, nodes), flat_states(states), self.beta_grid)
         return values[:, 0] * self.reward_scale, values[:, 1]
 
 
@@ -172,85 +169,7 @@ class TreesFitter(PlainFitter):
 
     def _values(self, model: int, states: FloatArray) -> FloatArray:
         """Values at states `[n, D]` on the grid, `[n, 2, A, B]`."""
-        return _on_grid(self.forests[model], states, self.problem.beta_grid)
-
-
-def forest_values(
-    roots: NDArray[np.int32], nodes: Nodes, states: FloatArray, budgets: FloatArray
-) -> FloatArray:
-    """Returns what a forest says, the mean of its trees, `[n, L, 2]`.
-
-    Args:
-        roots: of its trees, `[T]`.
-        nodes: of all trees.
-        states: `[n, D]`.
-        budgets: `[n, L]`, rising in each row.
-    """
-    values = np.zeros((*budgets.shape, 2))
-    sealed = Nodes(*(_sealed(array) for array in nodes))
-    rows, held = (_sealed(array.astype(np.float32)) for array in (states, budgets))
-    _add_trees(_sealed(roots), sealed, rows, held, values)
-    return values / len(roots)
-
-
-def _sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous read-only view: one type, so that the kernel is compiled once."""
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
-
-
-@njit(cache=True, parallel=True)
-def _add_trees(
-    roots: IntArray, nodes: Nodes, states: FloatArray, budgets: FloatArray, values: FloatArray
-) -> None:
-    """Adds what the trees say to `values`; a tree is at many states while it is in the cache."""
-    n, n_budgets = budgets.shape
-    for chunk in prange((n + _CHUNK - 1) // _CHUNK):
-        waiting = np.empty((n_budgets, 3), np.int64)
-        for root in roots:
-            for i in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, n)):
-                waiting[0, 0], waiting[0, 1], waiting[0, 2] = root, 0, n_budgets
-                _descend(nodes, states[i], budgets[i], waiting, values[i])
-
-
-@njit(cache=True)
-def _descend(
-    nodes: Nodes, state: FloatArray, budgets: FloatArray, waiting: IntArray, values: FloatArray
-) -> None:
-    """Adds what one tree says of one state.
-
-    Ranges of budgets, each at its node, wait on a stack, where the root and all budgets are at
-    first. They are apart and not empty, so there is room for them.
-    """
-    n_waiting = 1
-    while n_waiting > 0:
-        n_waiting -= 1
-        node, first, end = waiting[n_waiting, 0], waiting[n_waiting, 1], waiting[n_waiting, 2]
-        while nodes.children[node, 0] >= 0:
-            feature, limit = nodes.feature[node], nodes.threshold[node]
-            if feature < len(state):
-                node = np.int64(nodes.children[node, 0 if state[feature] <= limit else 1])
-                continue
-            cut = first
-            while cut < end and budgets[cut] <= limit:
-                cut += 1
-            if first < cut < end:
-                waiting[n_waiting, 0] = nodes.children[node, 1]
-                waiting[n_waiting, 1], waiting[n_waiting, 2] = cut, end
-                n_waiting += 1
-                end = cut
-            node = np.int64(nodes.children[node, 0 if cut > first else 1])
-        for i in range(first, end):
-            values[i, 0] += nodes.value[node, 0]
-            values[i, 1] += nodes.value[node, 1]
-
-
-def _on_grid(forests: Forests, states: FloatArray, beta_grid: FloatArray) -> FloatArray:
-    """Values of all actions at states `[n, D]` on the grid, `[n, 2, A, B]`."""
-    budgets = np.broadcast_to(beta_grid, (len(states), len(beta_grid)))
-    values = [forest_values(roots, forests.nodes, states, budgets) for roots in forests.roots]
-    return np.stack(values, axis=1).transpose(0, 3, 1, 2)
+        return on_grid(self.forests[model], states, self.problem.beta_grid)
 
 
 def _samples(rows: Rows) -> tuple[NDArray[np.float32], FloatArray]:

@@ -61,6 +61,14 @@ class AuditedPolicy(Policy):
         audits: for each step of an episode, what `inner` earns and pays from a state, an action and
             a budget handed on; the last one also at later steps.
         beta_grid: budgets of the audits, `[B]`, which `inner` may be given and may hand on.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> rewards, grid = [[[0.0, 0.0], [10.0, 10.0]]], [0.0, 1.0]
+    >>> inner = HullPolicy(TabularQ(rewards, q_c=[[[0.0, 0.0], [0.5, 0.5]]]), grid)
+    >>> audit = TabularQ(rewards, q_c=[[[0.0, 0.0], [0.8, 0.8]]])  # the risk costs more than that
+    >>> policy = AuditedPolicy(inner, (audit,), grid)
+    >>> inner.frontier(0).reward_at(0.4), policy.frontier(0).reward_at(0.4)
+    (8.0, 5.0)
     """
 
     inner: OneStepPolicy | StagedPolicy

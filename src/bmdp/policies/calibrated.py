@@ -27,19 +27,27 @@ class Certificate:
 
     Of rewards nothing is promised, unless `reward_low` is finite: then those bounds hold together
     with the bounds on costs.
+
+    >>> from bmdp import calibrate
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> rules = [ScriptedPolicy(f"slot-filling/{rule}") for rule in ("voice-again", "key-pad")]
+    >>> policy = calibrate(rules, "slot-filling", confidence=0.95, n_episodes=100, seed=0)
+    >>> promise = policy.certificate
+    >>> promise.n_members, round(promise.smallest_budget, 3), promise.cost_high.round(3).tolist()
+    (2, 0.036, [0.036, 0.706])
     """
 
-    confidence: float
+    confidence: float  # that the promise holds, above 0 and below 1
     n_episodes: int  # of each member
-    seed: int
+    seed: int  # of these episodes
     env: str  # its id
     settings: str  # of the environment, as JSON
     gamma: float  # discount of costs and rewards
     cost_range: tuple[float, float]  # no episode costs less, or more
     binary_costs: bool  # whether none costs anything between
-    cost_mean: FloatArray  # [K]
+    cost_mean: FloatArray  # [K], of discounted costs
     cost_high: FloatArray  # [K], upper bounds
-    reward_mean: FloatArray  # [K]
+    reward_mean: FloatArray  # [K], of discounted rewards
     reward_low: FloatArray  # [K], lower bounds; minus infinity if none are known
 
     def __post_init__(self) -> None:
@@ -87,10 +95,18 @@ class CalibratedPolicy(Policy):
 
     Below `certificate.smallest_budget` its status is INFEASIBLE, and it plays the member whose
     bound is least.
+
+    >>> import bmdp
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> rule = ScriptedPolicy("slot-filling/voice-again")  # never costs anything
+    >>> policy = bmdp.calibrate(rule, "slot-filling", confidence=0.95, n_episodes=100, seed=0)
+    >>> found = bmdp.evaluate(policy, "slot-filling", budgets=[0.01, 0.1], n_episodes=10, seed=1)
+    >>> found.cost_mean.tolist(), found.infeasible_share.tolist()  # it can promise 0.03
+    ([0.0, 0.0], [1.0, 0.0])
     """
 
-    portfolio: Portfolio
-    certificate: Certificate
+    portfolio: Portfolio  # whose costs are the upper bounds
+    certificate: Certificate  # of these bounds
 
     why_no_one_step_form = Portfolio.why_no_one_step_form
 

@@ -19,11 +19,20 @@ class EpsilonGreedy(OneStepPolicy):
     """Follows `explorer` with probability `epsilon` at every step, else `greedy`.
 
     Paper: Algorithm 4, lines 7 to 9.
+
+    >>> import numpy as np
+    >>> from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> safe, random = HullPolicy(q, beta_grid=[0.0, 1.0]), RandomBudgetedPolicy(2, 0.0, 1.0)
+    >>> policy = EpsilonGreedy(safe, random, epsilon=0.1)
+    >>> found = policy.decide(np.zeros(20_000, int), 0.0, np.random.default_rng(0))
+    >>> found.action.mean().round(2).item()  # half of the random actions are the risky one
+    0.05
     """
 
-    greedy: OneStepPolicy
-    explorer: OneStepPolicy
-    epsilon: float
+    greedy: OneStepPolicy  # followed else
+    explorer: OneStepPolicy  # of the same budget_range
+    epsilon: float  # from 0 to 1
 
     def __post_init__(self) -> None:
         """Checks that one can hand its budgets on to the other."""

@@ -32,6 +32,14 @@ class MeanQ:
         functions: at least one.
         caution: by how many of their deviations Q_r is lowered and Q_c raised where the functions
             disagree; below 0, what is unknown looks good.
+
+    >>> from bmdp.policies import TabularQ
+    >>> functions = TabularQ([[[1.0]]], [[[0.25]]]), TabularQ([[[3.0]]], [[[0.75]]])
+    >>> for caution in (0.0, 1.0):
+    ...     q_r, q_c = MeanQ(functions, caution)(np.array([0]))
+    ...     print(q_r.item(), q_c.item())
+    2.0 0.5
+    1.0 0.75
     """
 
     functions: tuple[QFunction, ...]
@@ -65,13 +73,23 @@ def leaning(values: Any, deviations: float) -> Any:
 class CrossedPolicy(OneStepPolicy):
     """Vertices by one of two Q-functions, probabilities by the other's costs.
 
-    Differs: Algorithm 3 takes both from one Q-function.
+    Paper: Algorithm 3.
+    Differs: there, both are taken from one Q-function.
+
+    >>> from bmdp.policies import TabularQ
+    >>> rewards = [[[0.0, 0.0], [10.0, 10.0]]]
+    >>> first = TabularQ(rewards, q_c=[[[0.0, 0.0], [0.5, 0.5]]])
+    >>> second = TabularQ(rewards, q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy = CrossedPolicy(first, second, beta_grid=[0.0, 1.0])
+    >>> found = policy.options(np.array([0]), np.array([0.25]))
+    >>> found.action.tolist(), found.probability.tolist()  # half of 1/4, and half of 1/2
+    ([[0, 1, 0, 1]], [[0.375, 0.125, 0.25, 0.25]])
     """
 
-    first: QFunction
-    second: QFunction
+    first: QFunction  # from states [N, ...] to (q_r, q_c), each [N, A, B]
+    second: QFunction  # of the same shapes, from other data
     beta_grid: FloatArray  # [B], budgets that can be handed on, rising
-    rule: GreedyRule = PLAIN
+    rule: GreedyRule = PLAIN  # how Q-values become points
 
     def __post_init__(self) -> None:
         """Checks the grid, as any policy on a grid does."""

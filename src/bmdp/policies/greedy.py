@@ -33,6 +33,12 @@ class GreedyRule:
         cost_floor: Q_c below it are raised to it; costs that are never negative have floor 0.
         slope_cap: most reward that a unit of cost can be worth at the cheap end; 0 for no cap.
         margin: reward that is taken off all points but the two ends of a frontier.
+
+    >>> q_r, q_c = np.array([[[0.0], [5.0], [6.0]]]), np.array([[[-0.1], [0.1], [1.0]]])
+    >>> GreedyRule(cost_floor=0.0).points(q_r, q_c)[0].tolist()
+    [[0.0, 0.1, 1.0]]
+    >>> GreedyRule(margin=2.0).points(q_r, q_c)[1].tolist()
+    [[0.0, 3.0, 6.0]]
     """
 
     cost_floor: float = -1e30

@@ -24,7 +24,15 @@ on."""
 @storable
 @dataclass(frozen=True, eq=False)
 class TabularQ:
-    """Q-values of a finite model, a table of each. States are whole numbers."""
+    """Q-values of a finite model, a table of each. States are whole numbers.
+
+    Q_r is in rewards, Q_c in costs, both expected and discounted.
+
+    >>> q = TabularQ(q_r=[[[0.0], [10.0]], [[0.0], [1.0]]], q_c=[[[0.0], [1.0]], [[0.0], [1.0]]])
+    >>> q_r, q_c = q(np.array([1]))
+    >>> q_r.tolist(), q_c.tolist()
+    ([[[0.0], [1.0]]], [[[0.0], [1.0]]])
+    """
 
     q_r: FloatArray  # [S, A, B]
     q_c: FloatArray  # [S, A, B]
@@ -54,11 +62,18 @@ class HullPolicy(OneStepPolicy):
 
     Paper: Algorithm 3, which is the greedy policy of Eq. 12 by Proposition 3.
     Differs: a budget below the frontier plays the cheapest augmented action (status INFEASIBLE).
+
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy = HullPolicy(q, beta_grid=[0.0, 1.0])
+    >>> policy.options(np.array([0]), np.array([0.25])).probability.tolist()
+    [[0.75, 0.25]]
+    >>> policy.frontier(0).reward_at(0.25)
+    2.5
     """
 
-    q_function: QFunction
+    q_function: QFunction  # from states [N, ...] to (q_r, q_c), each [N, A, B]
     beta_grid: FloatArray  # [B], budgets that can be handed on, rising
-    rule: GreedyRule = PLAIN
+    rule: GreedyRule = PLAIN  # how Q-values become points
 
     def __post_init__(self) -> None:
         """Checks the grid and makes it read-only."""

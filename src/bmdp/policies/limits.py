@@ -17,7 +17,7 @@ def discounted_budget(limit: float, *, gamma: float, n_steps: int) -> float:
     costs L, and one that pays everything at the last step L gamma**(T - 1).
 
     Args:
-        limit: of the sum of all costs of an episode.
+        limit: of the sum of all costs of an episode, undiscounted.
         gamma: discount of costs, from 0 to 1. With 1 the budget is the limit.
         n_steps: T, of an episode.
 

@@ -52,12 +52,22 @@ class MultiplierPolicy(Policy):
 
     Paper: Beutler and Ross (1985), of the Lagrangian appendix, with values of every state instead
     of a calibration at the start.
+
+    >>> from bmdp.exact.price_dial import price_dial
+    >>> from bmdp.exact.textbook import branches
+    >>> dial = price_dial(branches().model, prices=(np.inf, 5.0, 0.0))
+    >>> tracker = MultiplierPolicy(dial).start([0, 0], 0.5, np.random.default_rng(0))
+    >>> tracker.decide([0, 0]).next_budget.tolist()
+    [0.5, 0.5]
+    >>> tracker.observe(costs=0.0, next_states=[1, 2], ended=False)  # risks pay 10 at 1, 1 at 2
+    >>> tracker.budgets.tolist()
+    [1.0, 0.0]
     """
 
-    dial: PriceDials
-    low: float = 0.0
-    high: float = 1.0
-    carries: Literal["price", "budget"] = "price"
+    dial: PriceDials  # prices, and what their policies do, cost and earn
+    low: float = 0.0  # least budget
+    high: float = 1.0  # largest budget
+    carries: Literal["price", "budget"] = "price"  # "budget": the price is chosen at every step
     gamma: float = 1.0  # of costs, where the budget is carried
     margin: float = 0.0  # reward that a price must earn above the chord to count, but for the ends
 
@@ -92,11 +102,18 @@ class SwitchingPolicy(Policy):
 
     The idea is that of constraint-adaptive policy switching (Chemingui et al., 2025) for discrete
     actions.
+
+    >>> from bmdp.exact.price_dial import price_dial
+    >>> from bmdp.exact.textbook import branches
+    >>> policy = SwitchingPolicy(price_dial(branches().model, prices=(np.inf, 0.0)))
+    >>> tracker = policy.start([1, 1], [0.5, 1.0], np.random.default_rng(0))
+    >>> tracker.decide([1, 1]).action.tolist()  # the risk costs 1
+    [0, 1]
     """
 
-    dial: PriceDials
-    low: float = 0.0
-    high: float = 1.0
+    dial: PriceDials  # prices, and what their policies do, cost and earn
+    low: float = 0.0  # least budget
+    high: float = 1.0  # largest budget
     gamma: float = 1.0  # of costs
 
     why_no_one_step_form = "takes what was paid off its budget"

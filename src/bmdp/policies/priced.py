@@ -23,12 +23,17 @@ class PricedPolicy(OneStepPolicy):
     """Plays the action of the most Q_r - price * Q_c, whatever the budget. Its status is SLACK.
 
     Paper: the Lagrangian baseline of Section 5; price 0 looks at rewards alone.
+
+    >>> from bmdp.policies import TabularQ
+    >>> q, rng = TabularQ(q_r=[[[0.0], [10.0]]], q_c=[[[0.0], [1.0]]]), np.random.default_rng(0)
+    >>> [PricedPolicy(q, price).act(0, 0.5, rng).action for price in (0.0, 20.0)]
+    [1, 0]
     """
 
     q_function: QFunction  # of one budget: (q_r, q_c) each [N, A, 1]
-    price: float
-    low: float = 0.0
-    high: float = 1.0
+    price: float  # lambda, in rewards for a unit of cost
+    low: float = 0.0  # budgets it takes, to no effect
+    high: float = 1.0  # the largest of them
 
     has_dial: ClassVar[bool] = False
 
@@ -69,6 +74,16 @@ class PriceDial(OneStepPolicy):
     Prices fall, so that costs rise with the number; a number between two is rounded. What stands
     on the dial is handed on as it is. It is what portfolios and multipliers are made of, and can be
     measured for all prices at once, as one would measure budgets.
+
+    Paper: the multipliers of the Lagrangian appendix.
+
+    >>> from bmdp.policies import TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> dial = PriceDial(q, prices=[20.0, 0.0])
+    >>> dial.decide([0, 0], [0, 1], np.random.default_rng(0)).action.tolist()
+    [0, 1]
+    >>> dial.frontier(0).costs.tolist(), dial.frontier(0).rewards.tolist()
+    ([0.0, 1.0], [0.0, 10.0])
     """
 
     q_function: QFunction  # (q_r, q_c) each [N, A, M]: each price has values of its own

@@ -37,11 +37,21 @@ StatusT = TypeVar("StatusT")
 
 
 class Decision(NamedTuple, Generic[ActionT, BudgetT, StatusT]):
-    """What to do now, the budget to hold next, and how the budget lay to the frontier."""
+    """What to do now, the budget to hold next, and how the budget lay to the frontier.
 
-    action: ActionT
-    next_budget: BudgetT
-    status: StatusT
+    One of each from `act`, arrays `[N]` from `decide`.
+
+    Paper: the augmented action (a, beta_a) of Section 2.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> HullPolicy(q, [0.0, 1.0]).act(0, 1.0, np.random.default_rng(0))
+    Decision(action=1, next_budget=0.0, status=<BudgetStatus.SLACK: 2>)
+    """
+
+    action: ActionT  # number of an action
+    next_budget: BudgetT  # in expected discounted cost, from the next state on
+    status: StatusT  # of the budget held
 
 
 OneDecision: TypeAlias = Decision[int, float, BudgetStatus]
@@ -64,7 +74,21 @@ Randomness: TypeAlias = np.random.Generator | EpisodeStreams
 
 
 class Tracker(Protocol):
-    """A batch of `N` episodes under one policy."""
+    """A batch of `N` episodes under one policy.
+
+    Paper: Eq. 2, the budget handed on is the one held next.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy = HullPolicy(q, beta_grid=[0.0, 1.0])
+    >>> tracker = policy.start([0, 0], budgets=[0.0, 1.0], rng=np.random.default_rng(0))
+    >>> tracker.decide([0, 0]).action.tolist(), tracker.budgets.tolist()
+    ([0, 1], [0.0, 0.0])
+    >>> tracker.observe(costs=[0.0, 1.0], next_states=[0, 0], ended=[False, True])
+    >>> tracker.set_budget(1.0)
+    >>> tracker.decide([0, 0]).action.tolist()  # the second one is over: its 0 means nothing
+    [1, 0]
+    """
 
     @property
     def budgets(self) -> FloatArray:
@@ -81,7 +105,16 @@ class Tracker(Protocol):
 
 
 class BudgetedPolicy(Protocol):
-    """A policy with a risk dial."""
+    """A policy with a risk dial. Budgets are in expected discounted cost from now on.
+
+    Paper: pi of Section 2.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy: BudgetedPolicy = HullPolicy(q, beta_grid=[0.0, 1.0])
+    >>> policy.decide([0, 0], budgets=[0.0, 1.0], rng=np.random.default_rng(0)).action.tolist()
+    [0, 1]
+    """
 
     @property
     def budget_range(self) -> tuple[float, float]:
@@ -98,7 +131,17 @@ class BudgetedPolicy(Protocol):
 
 
 class Policy(ABC):
-    """What all policies of this library share. By itself, a policy with the episode form only."""
+    """What all policies of this library share. By itself, a policy with the episode form only.
+
+    >>> from bmdp.policies import Portfolio, RandomBudgetedPolicy
+    >>> some = RandomBudgetedPolicy(2, 0.0, 1.0)
+    >>> coin = Portfolio.coin(some, some, cheap_cost=0.2, dear_cost=1.0)
+    >>> coin.start([0, 0], 0.4, np.random.default_rng(0)).decide([0, 0]).status.tolist()
+    [1, 1]
+    >>> coin.act(0, 0.4, np.random.default_rng(0))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    bmdp.errors.PolicyError: Portfolio chooses one of its members per episode, so it has ...
+    """
 
     why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
     has_dial: ClassVar[bool] = True
@@ -138,7 +181,17 @@ class Policy(ABC):
 
 
 class OneStepPolicy(Policy):
-    """A policy with both forms. Members say how they choose; this class does the rest."""
+    """A policy with both forms. Members say how they choose; this class does the rest.
+
+    >>> class Threshold(OneStepPolicy):
+    ...     budget_range, n_draws = (0.0, 1.0), 0
+    ...
+    ...     def choose(self, states, budgets, uniforms):
+    ...         status = np.full(len(budgets), BudgetStatus.SLACK)
+    ...         return Decision((budgets > 0.5).astype(int), budgets, status)
+    >>> Threshold().decide([0, 0], [0.2, 0.8], np.random.default_rng(0)).action.tolist()
+    [0, 1]
+    """
 
     @property
     @abstractmethod

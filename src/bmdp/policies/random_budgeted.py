@@ -50,12 +50,20 @@ class RandomBudgetedPolicy(OneStepPolicy):
 
     Paper: pi_rand of Section 3.2 and Algorithm 4, line 8.
     Differs: uniform over the two end budgets rather than over a grid of them (see the module).
+
+    >>> states, budgets = np.zeros(20_000), np.full(20_000, 0.5)
+    >>> for spend in ("all", "at_most"):
+    ...     policy = RandomBudgetedPolicy(2, low=0.0, high=1.0, spend=spend)
+    ...     found = policy.decide(states, budgets, np.random.default_rng(0))
+    ...     print(found.next_budget.mean().round(2))
+    0.5
+    0.31
     """
 
-    n_actions: int
-    low: float
-    high: float
-    spend: Literal["all", "at_most"] = "all"
+    n_actions: int  # A, from 1 on
+    low: float  # least budget
+    high: float  # largest budget
+    spend: Literal["all", "at_most"] = "all"  # whether the mean next budget is the one held
 
     def __post_init__(self) -> None:
         """Checks the settings."""

@@ -41,9 +41,19 @@ class NarrowQ:
 @storable
 @dataclass(frozen=True)
 class StagedPolicy(Policy):
-    """Plays one policy at the first step, another at the second, and so on; then the last one."""
+    """Plays one policy at the first step, another at the second, and so on; then the last one.
 
-    stages: tuple[OneStepPolicy, ...]
+    >>> from bmdp.policies import PricedPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0], [10.0]]], q_c=[[[0.0], [1.0]]])
+    >>> policy = StagedPolicy((PricedPolicy(q, price=20.0), PricedPolicy(q, price=0.0)))
+    >>> tracker = policy.start([0], 1.0, np.random.default_rng(0))
+    >>> first = tracker.decide([0]).action.tolist()
+    >>> tracker.observe(costs=0.0, next_states=[0], ended=False)
+    >>> first, tracker.decide([0]).action.tolist()
+    ([0], [1])
+    """
+
+    stages: tuple[OneStepPolicy, ...]  # one for each step, all of the same budget_range
 
     why_no_one_step_form = "looks at the clock"
 

@@ -257,6 +257,10 @@ def true_frontier(
 
     Raises:
         ConvergenceError: if the grid's own value is too far from the measured one.
+
+    >>> found = true_frontier(Corridors(height=3, noise_std=0.0), resolution=5, n_episodes=10)
+    >>> found.frontier.costs.round(3).tolist(), found.frontier.rewards.round(3).tolist()
+    ([0.0, 1.2], [203.0, 230.0])
     """
     settings = task or Corridors()
     grid = corridors_grid(settings, resolution)

@@ -44,12 +44,18 @@ from bmdp.errors import ConfigError
 
 ACTIONS = ("stop", "down", "right", "left", "up")
 STOP, DOWN, RIGHT, LEFT, UP = range(5)
+"""Numbers of the actions."""
 
 
 class CorridorsState(NamedTuple):
-    """Where the agents are."""
+    """Where the agents are. A cell is 1 wide and 1 high.
 
-    x: FloatArray  # [N]
+    >>> state = Corridors().start(np.zeros((2, 2)))
+    >>> state.x.tolist(), state.y.tolist(), state.time.tolist()
+    ([3.5, 3.5], [0.5, 0.5], [0, 0])
+    """
+
+    x: FloatArray  # [N], to the right
     y: FloatArray  # [N], downwards
     time: IntArray  # [N], steps made
 
@@ -77,6 +83,13 @@ class Corridors:
 
     Raises:
         ConfigError: if a setting is out of its range.
+
+    Paper: Section 5.1 and the table of Corridors.
+
+    >>> task = Corridors(noise_std=0.0)
+    >>> outcome = task.step(task.start(np.zeros((2, 2))), np.array([RIGHT, LEFT]), np.zeros((2, 2)))
+    >>> outcome.state.x.tolist(), outcome.costs.tolist()
+    ([4.5, 2.5], [0.125, 0.0])
     """
 
     height: int
@@ -249,7 +262,18 @@ def _many_corridors(height: int, n_routes: int, horizon: int) -> Map:
 
 
 class CorridorsEnv(TaskEnv):
-    """One episode of corridors. `render_mode="rgb_array"` draws the map and the way so far."""
+    """One episode of corridors. `render_mode="rgb_array"` draws the map and the way so far.
+
+    Args:
+        render_mode: "rgb_array", or None.
+        settings: those of `Corridors`.
+
+    >>> env = CorridorsEnv(noise_std=0.0)
+    >>> seen, info = env.reset(seed=0)
+    >>> seen, reward, terminated, truncated, info = env.step(RIGHT)
+    >>> seen.tolist(), reward, info["cost"]
+    ([4.5, 0.5], 0.0, 0.125)
+    """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
 
@@ -266,7 +290,18 @@ class CorridorsEnv(TaskEnv):
 
 
 class CorridorsVectorEnv(TaskVectorEnv):
-    """A batch of corridors."""
+    """A batch of corridors.
+
+    Args:
+        num_envs: number of slots.
+        render_mode: None: a batch cannot be rendered.
+        settings: those of `Corridors`.
+
+    >>> envs = CorridorsVectorEnv(num_envs=2, noise_std=0.0)
+    >>> seen, info = envs.reset(seed=0)
+    >>> envs.step(np.array([RIGHT, LEFT]))[4]["cost"].tolist()
+    [0.125, 0.0]
+    """
 
     def __init__(self, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
         """Takes the settings of `Corridors`."""
@@ -274,10 +309,19 @@ class CorridorsVectorEnv(TaskVectorEnv):
 
 
 def picture(cells: Map, ways: list[FloatArray], *, scale: int = 48) -> NDArray[np.uint8]:
-    """Returns a picture of a map and of ways on it, `[height, width, 3]`.
+    """Returns a picture of a map and of ways on it, `[height * scale, width * scale, 3]`.
 
     Walls are dark; cells that pay are green, the more the darker, or red if they cost; each way is
-    a line of points `[T, 2]` with a dot at its end.
+    a line with a dot at its end.
+
+    Args:
+        cells: the map.
+        ways: points (x, y) of each way, `[T, 2]`.
+        scale: pixels a cell.
+
+    >>> drawn = picture(Corridors().map, [np.array([[3.5, 0.5], [4.5, 0.5]])], scale=8)
+    >>> drawn.shape, drawn[4, 36].tolist()  # the dot
+    ((48, 56, 3), [20, 40, 140])
     """
     pay = np.clip(cells.reward / max(cells.reward.max(), 1e-9), 0, 1) ** 0.5
     dear = cells.cost > 0

@@ -32,6 +32,8 @@ DT = 1 / FRAMES  # s
 
 LEFT, OWN, ONCOMING = range(3)
 LANE_LEFT, IDLE, LANE_RIGHT, FASTER, SLOWER = range(5)
+"""Numbers of the actions."""
+
 NO_ACTION = -1
 
 _DIAGONAL = np.sqrt(CAR_LENGTH**2 + CAR_WIDTH**2)
@@ -64,7 +66,14 @@ _COSINE, _SINE, _SLIP, _ACCELERATION, _N_WORKING = range(N_COLUMNS, N_COLUMNS + 
 
 
 class RoadState(NamedTuple):
-    """`N` roads with up to `V` cars each, one row of numbers for each car."""
+    """`N` roads with up to `V` cars each, one row of numbers for each car.
+
+    >>> from bmdp.envs.two_way import TwoWay
+    >>> task = TwoWay(vehicles=3)
+    >>> state = task.start(np.full((1, task.n_draws), 0.5))
+    >>> state.x.tolist(), state.speed.tolist()  # the ego car, one ahead, one oncoming
+    ([[30.0, 70.0, 600.0]], [[30.0, 24.0, 20.0]])
+    """
 
     cars: FloatArray  # [N, V, N_COLUMNS]
     speed_index: IntArray  # [N], target speed of the ego car, by number
