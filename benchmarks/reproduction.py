@@ -2,7 +2,7 @@
 
     python benchmarks/reproduction.py keep FOLDER ...   # of `bmdp run`, into docs/results/*.json
     python benchmarks/reproduction.py page              # figures and tables of docs/results.md
-    python benchmarks/reproduction.py page --check      # whether the page has them
+    python benchmarks/reproduction.py page --check      # whether that and README.md have them
 
 A record holds the spec of an experiment and, of every part and seed, what was measured, with six
 digits. `bmdp.report` draws and counts.
@@ -265,7 +265,6 @@ def summary(task: Task, found: Mapping[str, Results]) -> Table:
     best = reference(found)
     dials = dials_of(task, found)
     reports = [dial_report(dial.evaluations, best) for dial in dials]
-    floor = best.costs[0]
     return Table(
         "dials",
         "",
@@ -274,13 +273,7 @@ def summary(task: Task, found: Mapping[str, Results]) -> Table:
             Column("seeds", [dial.curve.n_seeds for dial in dials], "d"),
             Column("score", [report.mean_score for report in reports]),
             Column("its sd between seeds", [_deviation(dial, best) for dial in dials]),
-            Column(
-                "overshoot",
-                [
-                    float((dial.curve.cost.mean - np.maximum(dial.curve.settings, floor)).max())
-                    for dial in dials
-                ],
-            ),
+            Column("overshoot", [_overshoot(dial, best) for dial in dials]),
             Column(
                 "of the worst seed",
                 [
@@ -292,6 +285,35 @@ def summary(task: Task, found: Mapping[str, Results]) -> Table:
             Column("minutes of training", [_minutes(dial) for dial in dials], ".1f"),
         ],
     )
+
+
+def overview(found: Mapping[str, Mapping[str, Results]]) -> Table:
+    """Returns score and overshoot of the main dials of all tasks, given results by preset."""
+    rows: dict[str, list[str | None]] = {"published": [], "paper": [], "best": []}
+    for name, results in found.items():
+        best = reference(results)
+        dials = {dial.line.label: dial for dial in dials_of(TASKS[name], results)}
+        for label, cells in rows.items():
+            cells.append(_told(dials[label], best) if label in dials else None)
+    return Table(
+        "overview",
+        "",
+        [
+            Column("score / overshoot", list(found), "s"),
+            Column("published", rows["published"], "s"),
+            Column("reproduced, the paper's settings", rows["paper"], "s"),
+            Column("ours, as many episodes", rows["best"], "s"),
+        ],
+    )
+
+
+def _told(dial: Dial, best: Frontier) -> str:
+    return f"{dial_report(dial.evaluations, best).mean_score:.3f} / {_overshoot(dial, best):.3f}"
+
+
+def _overshoot(dial: Dial, best: Frontier) -> float:
+    """Mean cost above the budget, at the worst budget."""
+    return float((dial.curve.cost.mean - np.maximum(dial.curve.settings, best.costs[0])).max())
 
 
 def _deviation(dial: Dial, best: Frontier) -> float | None:
@@ -379,17 +401,17 @@ def figures(task: Task, name: str, found: Mapping[str, Results]) -> dict[str, by
     }
 
 
-def tables_of(records: Path) -> dict[str, Table]:
+def tables_of(found: Mapping[str, Mapping[str, Results]]) -> dict[str, Table]:
     """Returns all tables of the page, by the names of their places."""
-    found: dict[str, Table] = {}
-    for name, task in TASKS.items():
-        results = _found(task, records)
-        found[f"{name}: dials"] = summary(task, results)
-        found[f"{name}: budgets"] = budgets(task, results)
+    made: dict[str, Table] = {}
+    for name, results in found.items():
+        task = TASKS[name]
+        made[f"{name}: dials"] = summary(task, results)
+        made[f"{name}: budgets"] = budgets(task, results)
         if name != "corridors":
-            found[f"{name}: prices"] = prices(task, results)
-        found[f"{name}: machines"] = machines(results)
-    return found
+            made[f"{name}: prices"] = prices(task, results)
+        made[f"{name}: machines"] = machines(results)
+    return made
 
 
 def _found(task: Task, records: Path) -> dict[str, Results]:
@@ -409,23 +431,29 @@ def main(arguments: list[str] | None = None) -> None:
     paging = commands.add_parser("page", help="write figures and tables")
     paging.add_argument("--records", type=Path, default=RECORDS)
     paging.add_argument("--page", type=Path, default=PAGE)
+    paging.add_argument("--readme", type=Path, default=ROOT / "README.md")
     paging.add_argument("--check", action="store_true", help="write nothing")
     asked = parser.parse_args(arguments)
     if asked.command == "keep":
         keep(asked.folders, asked.records)
         return
-    made = {name: markdown(table) for name, table in tables_of(asked.records).items()}
-    page = asked.page.read_text()
-    wanted = rewritten(page, made)
-    if asked.check and page != wanted:
-        sys.exit(
-            f"{asked.page.name} is not up to date; run python benchmarks/reproduction.py page."
-        )
+    found = {name: _found(task, asked.records) for name, task in TASKS.items()}
+    _write(asked.page, tables_of(found), asked.check)
+    _write(asked.readme, {"results: overview": overview(found)}, asked.check)
     if not asked.check:
-        asked.page.write_text(wanted)
-        for name, task in TASKS.items():
-            for file, data in figures(task, name, _found(task, asked.records)).items():
+        for name, results in found.items():
+            for file, data in figures(TASKS[name], name, results).items():
                 (asked.records / file).write_bytes(data)
+
+
+def _write(page: Path, made: Mapping[str, Table], is_check: bool) -> None:
+    """Puts tables on a page, or ends if it has others."""
+    text = page.read_text()
+    wanted = rewritten(text, {name: markdown(table) for name, table in made.items()})
+    if is_check and text != wanted:
+        sys.exit(f"{page.name} is not up to date; run python benchmarks/reproduction.py page.")
+    if not is_check:
+        page.write_text(wanted)
 
 
 if __name__ == "__main__":

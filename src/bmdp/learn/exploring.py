@@ -36,7 +36,7 @@ class ExploringPolicy(Policy):
     in the middle, so that it is learned what to do then: a policy that was given much to spend does
     not see how to get out of danger with little.
 
-    Paper: Algorithm 4, lines 7 to 9.
+    Paper: Algorithm 4, "Explore" and "Exploit".
 
     Args:
         greedy: the policy that was learned.

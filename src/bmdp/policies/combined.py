@@ -18,7 +18,7 @@ from bmdp.policies.stored import storable
 class EpsilonGreedy(OneStepPolicy):
     """Follows `explorer` with probability `epsilon` at every step, else `greedy`.
 
-    Paper: Algorithm 4, lines 7 to 9.
+    Paper: Algorithm 4, "Explore" and "Exploit".
 
     >>> import numpy as np
     >>> from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ

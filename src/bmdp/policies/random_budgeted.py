@@ -48,7 +48,7 @@ SPENDS = ("all", "at_most")
 class RandomBudgetedPolicy(OneStepPolicy):
     """Acts at random at any state, so that the mean next budget is within the budget.
 
-    Paper: pi_rand of Section 3.2 and Algorithm 4, line 8.
+    Paper: pi_rand of Section 3.2 and Algorithm 4, "Explore".
     Differs: uniform over the two end budgets rather than over a grid of them (see the module).
 
     >>> states, budgets = np.zeros(20_000), np.full(20_000, 0.5)
