@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+import bmdp
 from bmdp import ConfigError, load_policy
-from bmdp.models import EncoderNet, FrontierNet, NetworkQ
+from bmdp.models import EncoderNet, FrontierNet, NetworkQ, Regression
 from bmdp.models.stacks import Affine, flat_parameters, load_parameters
 from bmdp.policies import HullPolicy
 
@@ -94,15 +95,44 @@ def test_the_papers_network_is_what_its_layers_say(name):
 
 
 def test_by_the_code_the_first_layers_are_one_affine_map():
-    """Without an activation: a state and its mirror image have the mean of their first parts."""
-    made = stack(NETWORKS["code"], n_networks=1)
-    states = normal(1, 5, 4)
-    both = made._state_part(states) + made._state_part(-states)
-    assert torch.allclose(both, torch.zeros_like(both), atol=1e-6)
-    ends = made._encoded(torch.tensor([[0.0, 0.5, 1.0]]))[0]
-    assert torch.allclose(ends[1], (ends[0] + ends[2]) / 2, atol=1e-6)
-    literal = stack(NETWORKS["text"], n_networks=1)._encoded(torch.tensor([[0.0, 0.5, 1.0]]))[0]
-    assert literal.shape == (3, 16)
+    """Without an activation: a budget joins by one row of weights, not by one for each code."""
+    made, literal = (stack(NETWORKS[name], n_networks=1) for name in ("code", "text"))
+    weight, joining, bias = made._first_map()
+    assert (weight.shape, joining.shape, bias.shape) == ((1, 4, 8), (1, 1, 8), (1, 1, 8))
+    assert literal._first_map()[1].shape == (1, 3, 16)
+
+
+@pytest.mark.parametrize("structure", ["free", "monotone"])
+def test_one_knot_serves_every_budget(structure):
+    """As on another device, where the budgets of the grid are not the network's own tensor."""
+    made = FrontierNet((8,), structure).stack((1, 4, 5), np.zeros(1), torch.Generator())
+    states, actions = normal(1, 6, 4), torch.tensor([[0, 1, 2, 3, 4, 0]])
+    own = made.grid(states, made.knots)
+    copied, others = made.knots.clone(), torch.tensor([0.2, 0.9])
+    assert torch.equal(made.grid(states, copied), own)
+    assert torch.equal(made.grid(states, others), own.expand(-1, -1, -1, -1, 2))
+    taken = made.taken(states, actions, made.knots)
+    assert torch.equal(made.taken(states, actions, copied), taken)
+    assert torch.equal(made.taken(states, actions, others), taken.expand(-1, -1, 2, -1))
+
+
+def test_raw_states_are_left_as_they_are():
+    """A number that is rarely not 0 is made large by its deviation, and is left alone if raw."""
+    rng = np.random.default_rng(0)
+    rare = (rng.random(400) < 0.02).astype(float)
+    batch = bmdp.TransitionBatch(
+        np.c_[rare, rng.random(400)], np.zeros(400, int), rare, rare, np.zeros((400, 2)), rare >= 0
+    )
+    found = {}
+    for inputs in ("scaled", "raw"):
+        model = EncoderNet((8, 8), (2,), inputs=inputs)
+        config = bmdp.BFTQConfig(
+            gamma=1.0, model=model, iterations=1, regression=Regression(steps=1), valuation="self"
+        )
+        found[inputs] = bmdp.BFTQ(config).fit(batch, seed=0, device="cpu").q_function
+    assert found["scaled"].scale[0] < 0.2
+    assert found["raw"].scale.tolist() == [1.0, 1.0]
+    assert found["raw"].centre.tolist() == [0.0, 0.0]
 
 
 def test_monotone_values_rise_with_the_budget_and_costs_by_no_more_than_it():

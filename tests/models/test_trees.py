@@ -1,4 +1,3 @@
-import subprocess
 import sys
 
 import numpy as np
@@ -179,15 +178,6 @@ def test_without_scikit_learn_the_command_that_installs_it_is_named(monkeypatch)
     states, actions, *_ = data(n=10)
     with pytest.raises(MissingDependency, match=r"pip install 'bmdp\[trees\]'$"):
         TreesModel().fitter(problem_of(states, actions))
-
-
-def test_importing_models_loads_neither_torch_nor_scikit_learn():
-    code = "import sys, bmdp.models; print(*{m.split('.')[0] for m in sys.modules})"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.split()
-    assert "bmdp" in loaded
-    assert not {"torch", "sklearn", "joblib"} & set(loaded)
 
 
 def test_bftq_learns_corridors_with_trees():

@@ -3,7 +3,7 @@
 The paper's are as its tables have them, with what its authors' code adds: element-wise clipping of
 gradients at 1, regression that ends below a loss of 0.001, new weights at every iteration with the
 moments of Adam kept, iterations that end at a change of 0.001, labels that are the budgets held,
-and networks without the first activations.
+and networks without the first activations, whose states are not scaled.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _paper(encoder: int, steps: int, iterations: int, decay: float, gamma: float
     return BFTQConfig(
         gamma=gamma,
         n_budgets=101,
-        model=EncoderNet((256, 128, 64), (encoder,), reading="code"),
+        model=EncoderNet((256, 128, 64), (encoder,), reading="code", inputs="raw"),
         regression=Regression(
             steps=steps,
             weight_decay=decay,
@@ -94,7 +94,7 @@ def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> 
     )
     learner = FTQConfig(
         gamma=spec.learner.gamma,
-        model=FrontierNet((128, 64, 32), "free"),
+        model=FrontierNet((128, 64, 32), "free", "raw"),
         regression=regression,
         iterations=spec.learner.iterations,
         stop_delta=spec.learner.stop_delta,

@@ -20,7 +20,7 @@ from bmdp.models.networks import (
     chunk_rows,
     grid_budgets,
 )
-from bmdp.models.problem import FitRecord, Fitter, Problem
+from bmdp.models.problem import FitRecord, Fitter, PlainModel, Problem
 from bmdp.models.regression import Samples, losses, make_optimiser, regress
 from bmdp.models.settings import Regression
 from bmdp.models.stacks import QStack, flat_parameters, load_parameters
@@ -36,8 +36,8 @@ def make_fitter(model: Any, problem: Problem, regression: Regression, device: An
         return NetworkFitter(model, regression, problem, device)
     if isinstance(model, KernelModel):
         return KernelFitter(model, problem, device)
-    own: Fitter = model.fitter(problem)
-    return own
+    plain: PlainModel = model
+    return plain.fitter(problem)
 
 
 def device_of(model: Any, name: str) -> torch.device:
@@ -66,7 +66,10 @@ class NetworkFitter:
         """Makes networks that know nothing."""
         self.network, self.regression, self.problem = network, regression, problem
         self.device = device
-        self.scaling = Scaling.of(problem.states)
+        is_raw = network.inputs == "raw"
+        self.scaling = (
+            Scaling.none(problem.states.shape[-1]) if is_raw else Scaling.of(problem.states)
+        )
         self._states = self._scaled(problem.states)
         self._actions = torch.tensor(problem.actions, device=device)
         self._rows, self._weights = _rows_of(problem.members, device)

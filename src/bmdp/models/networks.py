@@ -36,6 +36,8 @@ class EncoderNet:
         hidden: units of the hidden layers.
         encoder: units of the layers that encode the budget.
         reading: "text" or "code".
+        inputs: "scaled": the numbers of states are brought to mean 0 and deviation 1 of the log;
+            "raw": they are left as they are, as in the authors' code.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> from bmdp.models import Regression
@@ -50,6 +52,7 @@ class EncoderNet:
     hidden: tuple[int, ...] = (256, 128, 64)
     encoder: tuple[int, ...] = (50,)
     reading: Literal["text", "code"] = "text"
+    inputs: Literal["scaled", "raw"] = "scaled"
 
     covers_grid: ClassVar[bool] = False
 
@@ -58,6 +61,7 @@ class EncoderNet:
         _set_units(self, "hidden", least=1 if self.reading == "text" else 2)
         _set_units(self, "encoder", least=1)
         require_choice("reading", self.reading, ("text", "code"))
+        require_choice("inputs", self.inputs, ("scaled", "raw"))
 
     def stack(
         self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
@@ -79,6 +83,7 @@ class FrontierNet:
         hidden: units of the hidden layers.
         structure: "monotone": Q_r rises with the budget, and Q_c rises, by no more than the budget
             does; "free": budgets have nothing to do with each other.
+        inputs: "scaled" or "raw" numbers of states, as for `EncoderNet`.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> from bmdp.models import Regression
@@ -92,6 +97,7 @@ class FrontierNet:
 
     hidden: tuple[int, ...] = (256, 128, 64)
     structure: Literal["monotone", "free"] = "monotone"
+    inputs: Literal["scaled", "raw"] = "scaled"
 
     covers_grid: ClassVar[bool] = True
 
@@ -99,6 +105,7 @@ class FrontierNet:
         """Checks the settings."""
         _set_units(self, "hidden", least=1)
         require_choice("structure", self.structure, ("monotone", "free"))
+        require_choice("inputs", self.inputs, ("scaled", "raw"))
 
     def stack(
         self, sizes: tuple[int, int, int], beta_grid: FloatArray, generator: torch.Generator
@@ -122,6 +129,11 @@ class Scaling:
         """Mean and deviation of each number; one that never changes is left as it is."""
         centre, deviation = states.mean(axis=0), states.std(axis=0)
         return cls(centre, np.where(deviation > 1e-8, deviation, 1.0))
+
+    @classmethod
+    def none(cls, size: int) -> Scaling:
+        """Leaves states of so many numbers as they are."""
+        return cls(np.zeros(size), np.ones(size))
 
 
 @storable

@@ -15,7 +15,7 @@ from torch import Tensor
 from bmdp.arrays import FloatArray
 from bmdp.errors import ConfigError
 from bmdp.models.kernel import KernelQ
-from bmdp.models.networks import NetworkQ, chunk_rows
+from bmdp.models.networks import NetworkQ, chunk_rows, grid_budgets
 from bmdp.models.plain import flat_states
 from bmdp.models.separate import SideBySideQ
 from bmdp.policies.audited import AuditedPolicy, BoundedQ
@@ -112,8 +112,8 @@ def _kernel_on(kernel: KernelQ, device: torch.device) -> Values:
 
 
 def _network_on(network: NetworkQ, device: torch.device) -> Values:
-    here, grid = network.make_stack()
-    stack, budgets = here.to(device), grid.to(device)
+    stack = network.make_stack()[0].to(device)
+    budgets = grid_budgets(stack, network.beta_grid, device)
     centre, scale = (torch.tensor(a, device=device) for a in (network.centre, network.scale))
 
     def values(states: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,9 +50,19 @@ class Descent(NamedTuple):
 
 def losses(stack: QStack, samples: Samples) -> Tensor:
     """Mean squared error of Q_r plus that of Q_c on the actions taken, of each network, `[E]`."""
+    return _losses(stack, samples, _shares(samples))
+
+
+def _shares(samples: Samples) -> Tensor:
+    """What each number of a row counts, `[E, n, 1, 1]`."""
+    n_labels = samples.targets.shape[2]
+    total = n_labels * samples.weights.sum(dim=1, keepdim=True).clamp(min=1e-12)
+    return (samples.weights / total)[..., None, None]
+
+
+def _losses(stack: QStack, samples: Samples, shares: Tensor) -> Tensor:
     found = stack.taken(samples.states, samples.actions, samples.budgets)
-    errors = (found - samples.targets).square().mean(dim=2).sum(dim=-1)  # [E, n]
-    return (errors * samples.weights).sum(dim=1) / samples.weights.sum(dim=1).clamp(min=1e-12)
+    return ((found - samples.targets).square() * shares).sum(dim=(1, 2, 3))
 
 
 def make_optimiser(stack: QStack, settings: Regression) -> torch.optim.Optimizer:
@@ -131,18 +141,22 @@ def _walker(
 
     On a GPU, a step on the whole batch is recorded once as a graph, and replayed.
     """
+    n = samples.states.shape[1]
+    is_whole = settings.batch_size is None or settings.batch_size >= n
+    shares = _shares(samples)
 
     def step() -> Tensor:
-        optimiser.zero_grad(set_to_none=False)
-        loss = losses(stack, _part(samples, settings.batch_size, generator))
+        optimiser.zero_grad()
+        if is_whole:
+            loss = _losses(stack, samples, shares)
+        else:
+            loss = losses(stack, _part(samples, settings.batch_size or n, generator))
         loss.sum().backward()  # type: ignore[no-untyped-call]
         if settings.clip is not None:
             torch.nn.utils.clip_grad_value_(stack.parameters(), settings.clip)
         optimiser.step()
         return loss.detach()
 
-    n = samples.states.shape[1]
-    is_whole = settings.batch_size is None or settings.batch_size >= n
     if samples.states.device.type == "cuda" and is_whole and settings.steps >= 20:
         return _running(_recorded(step), settings, optimiser)
     return _walking(step, settings, optimiser)
@@ -273,10 +287,7 @@ def _set_rate(optimiser: torch.optim.Optimizer, settings: Regression, step: int)
             group["lr"] = rate
 
 
-def _part(samples: Samples, batch_size: int | None, generator: torch.Generator) -> Samples:
-    """The rows of a step."""
-    n = samples.states.shape[1]
-    if batch_size is None or batch_size >= n:
-        return samples
-    places = torch.randint(n, (batch_size,), generator=generator)
+def _part(samples: Samples, size: int, generator: torch.Generator) -> Samples:
+    """Some rows at random."""
+    places = torch.randint(samples.states.shape[1], (size,), generator=generator)
     return samples.rows(places.to(samples.states.device))

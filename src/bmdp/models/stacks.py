@@ -123,23 +123,29 @@ class EncoderStack(QStack):
         )
         self.is_literal, self.state_size = is_literal, state_size
 
-    def _encoded(self, budgets: Tensor) -> Tensor:
-        """What budgets `[E, n]` add to the first activation, biases included, `[E, n, H]`."""
-        rows, bias = budgets[..., None], cast(Tensor, self.first.bias)
-        weight = self.first.weight[:, self.state_size :]
-        if self.is_literal:
-            for layer in self.encoder:
-                rows = torch.relu(layer(rows))
-            return affine(bias, rows, weight)
-        for layer in reversed(cast(Sequence[LinearStack], self.encoder)):
-            weight, bias = layer.weight @ weight, layer.bias @ weight + bias
-        second = cast(LinearStack, self.others[0])
-        return affine(second(bias), rows, weight @ second.weight)
+    def _first_map(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What leads to the first activation: weights of states and of encoded budgets, biases.
 
-    def _state_part(self, states: Tensor) -> Tensor:
-        """What states `[E, n, D]` add to the first activation, `[E, n, H]`."""
-        weight, second = self.first.weight[:, : self.state_size], cast(LinearStack, self.others[0])
-        return affine(None, states, weight if self.is_literal else weight @ second.weight)
+        Budgets are encoded by themselves if every layer has an activation; if not, the encoder and
+        the first two layers are one map.
+        """
+        bias = cast(Tensor, self.first.bias)
+        weight, joining = self.first.weight.tensor_split([self.state_size], dim=1)
+        if self.is_literal:
+            return weight, joining, bias
+        for layer in reversed(cast(Sequence[LinearStack], self.encoder)):
+            joining, bias = layer.weight @ joining, layer.bias @ joining + bias
+        second = cast(LinearStack, self.others[0])
+        return weight @ second.weight, joining @ second.weight, second(bias)
+
+    def _encoded(self, budgets: Tensor) -> Tensor:
+        """Budgets `[..., 1]` as `_first_map` has them, `[..., C]`."""
+        if not self.is_literal:
+            return budgets
+        rows = budgets.flatten(1, -2)
+        for layer in self.encoder:
+            rows = torch.relu(layer(rows))
+        return rows.view(*budgets.shape[:-1], -1)
 
     def _rest(self, rows: Tensor) -> Tensor:
         """From the first activation on: `[E, n, H]` to `[E, n, 2 * A]`."""
@@ -150,8 +156,10 @@ class EncoderStack(QStack):
     def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
         """Values at all budgets: from `[E, n, D]` and `[B]` to `[E, n, 2, A, B]`."""
         n_networks, n, _ = states.shape
-        encoded = self._encoded(budgets.expand(n_networks, -1))
-        rows = self._state_part(states)[:, :, None] + encoded[:, None]
+        weight, joining, bias = self._first_map()
+        encoded = self._encoded(budgets.expand(n_networks, -1)[..., None])
+        joined = affine(bias, encoded, joining)  # [E, B, H]
+        rows = affine(None, states, weight)[:, :, None] + joined[:, None]
         values = self._rest(rows.flatten(1, 2))
         return values.view(n_networks, n, len(budgets), 2, self.n_actions).permute(0, 1, 3, 4, 2)
 
@@ -159,11 +167,13 @@ class EncoderStack(QStack):
         """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
         budgets = budgets.expand(*actions.shape, budgets.shape[-1])
         n_networks, n, n_labels = budgets.shape
-        encoded = self._encoded(budgets.flatten(1)).view(n_networks, n, n_labels, -1)
-        rows = self._state_part(states)[:, :, None] + encoded
-        values = self._rest(rows.flatten(1, 2)).view(n_networks, n, n_labels, 2, self.n_actions)
+        weight, joining, bias = self._first_map()
+        repeated = states[:, :, None].expand(-1, -1, n_labels, -1)
+        rows = torch.cat((repeated, self._encoded(budgets[..., None])), dim=-1).flatten(1, 2)
+        first = affine(bias, rows, torch.cat((weight, joining), dim=1))
+        values = self._rest(first).view(n_networks, n, n_labels, 2, self.n_actions)
         which = actions[:, :, None, None, None].expand(n_networks, n, n_labels, 2, 1)
-        return values.gather(-1, which)[..., 0]
+        return values.gather(-1, which).squeeze(-1)
 
 
 class FrontierStack(QStack):
@@ -224,6 +234,8 @@ class FrontierStack(QStack):
         values = self._at_knots(self._outputs(states))
         if budgets is self.knots:
             return values
+        if self.n_knots == 1:
+            return values.expand(*values.shape[:-1], len(budgets))
         lower, share = self._place(budgets)
         return torch.lerp(values[..., lower], values[..., lower + 1], share)
 
@@ -233,6 +245,8 @@ class FrontierStack(QStack):
         values = self._at_knots(self._outputs(states).gather(3, which))[:, :, :, 0]
         if budgets is self.knots:
             return values.transpose(2, 3)
+        if self.n_knots == 1:
+            return values.expand(*values.shape[:-1], budgets.shape[-1]).transpose(2, 3)
         lower, share = self._place(budgets.expand(*actions.shape, budgets.shape[-1]))
         lower, share = (t[:, :, None].expand(-1, -1, 2, -1) for t in (lower, share))
         found = torch.lerp(values.gather(-1, lower), values.gather(-1, lower + 1), share)

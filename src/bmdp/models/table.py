@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from bmdp.errors import DataError
 from bmdp.models.plain import PlainFitter, Rows, flat_states
 from bmdp.models.problem import Fitter, Problem
 from bmdp.policies.stored import storable
-
-if TYPE_CHECKING:
-    pass
 
 
 @storable
