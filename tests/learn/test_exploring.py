@@ -146,7 +146,7 @@ def test_every_preset_is_a_whole_specification(name):
 
 def test_the_papers_tables_are_the_presets():
     corridors, dialogue = preset("paper-corridors").learner, preset("paper-slot-filling").learner
-    assert corridors.model == EncoderNet((256, 128, 64), (3,), "code")
+    assert corridors.model == EncoderNet((256, 128, 64), (3,), "code", "raw")
     assert corridors.regression.steps == 1000
     assert corridors.regression.weight_decay == 1e-3
     assert (corridors.iterations, corridors.n_budgets) == (12, 101)

@@ -27,25 +27,10 @@ from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
 from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression, TableModel
 from bmdp.policies import RandomBudgetedPolicy
-from training import LEARNER, SPEC, content, told
+from training import LEARNER, SPEC, Killed, content, kill_after, told
 
 QUICK = replace(LEARNER, model=LinearModel(), n_budgets=3)
 HOLDING = replace(SPEC, learner=QUICK, held_out=0.3, audit=True)
-
-
-class Killed(BaseException):
-    """Stands for the end of a process."""
-
-
-def kill_after(n_records):
-    left = [n_records]
-
-    def on_record(record):
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    return on_record
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +284,7 @@ def test_it_is_evaluated_step_by_step_where_episodes_end(settings_of, changes, s
     terms, taken = settings_of(learner)
     assert taken == stages
     assert terms.discounts == (1.0, 0.5)
-    assert (terms.grid == learner.beta_grid).all()
+    assert (terms.beta_grid == learner.beta_grid).all()
     assert terms.model == learner.model
 
 

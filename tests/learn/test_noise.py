@@ -29,8 +29,8 @@ from bmdp.learn.noise import (
 from bmdp.learn.targets import mixture_values
 from bmdp.policies import HullPolicy, TabularQ
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.decisions import Options
 from bmdp.policies.greedy import GreedyRule
-from bmdp.policies.protocol import Options
 from evaluate.problems import by_hand
 from scripts import script
 

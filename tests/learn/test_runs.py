@@ -28,25 +28,9 @@ from bmdp.learn.data_notes import data_notes
 from bmdp.learn.run_folder import RunFolder, discard, read_records
 from bmdp.models import FrontierNet, LinearModel, Regression, TreesModel
 from bmdp.policies import RandomBudgetedPolicy
-from training import LEARNER, OPTIONS, SPEC, content, told, with_learner
+from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, told, with_learner
 
 COMMAND = [sys.executable, "-c", "from bmdp.cli.main import main; main()", "train"]
-
-
-class Killed(BaseException):
-    """Stands for the end of a process."""
-
-
-def kill_after(n_records):
-    """Something to call with records, which is killed by one of them."""
-    seen = []
-
-    def on_record(record):
-        seen.append(record)
-        if len(seen) == n_records:
-            raise Killed
-
-    return on_record
 
 
 @pytest.fixture(scope="module")
