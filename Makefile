@@ -6,7 +6,7 @@ SETTINGS := pyproject.toml constraints.txt
 WORKERS ?= 2
 UNCOMPILED := tests/frontier tests/exact/test_minkowski.py tests/envs/test_kernels.py
 
-.PHONY: help demo test check lint types tests coverage test-slow docs bench clean
+.PHONY: help demo test check lint types tests coverage test-slow docs wheel bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,11 @@ test-slow: $(VENV)/installed-dev  ## the checks that take longer
 # A link that leads nowhere, and a page that is not in the list of pages, are errors.
 docs: $(VENV)/installed-dev  ## the pages of docs/ as a site, build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
+
+# Modules that are gone would still be in build/lib, and get into the wheel.
+wheel: | $(BIN)/python  ## what pip installs, build/dist/bmdp-*.whl
+	rm -rf build/lib build/dist
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/dist .
 
 bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and docs/performance.md
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json

@@ -9,10 +9,9 @@ import bmdp
 from bmdp.experiments.experiment import Work
 from bmdp.frontier import upper_frontier
 from bmdp.learn import whole_files
-
-
-class Killed(BaseException):
-    """Stands for the end of a process."""
+from bmdp.learn.spec_files import plain
+from bmdp.policies import MultiplierPolicy
+from training import Killed
 
 
 def done(experiment, folder, seed=3):
@@ -38,8 +37,12 @@ def pieces(folder):
     return {p.name: p.read_text() for p in sorted(folder.glob("*.json")) if p.name != "spec.json"}
 
 
-def do_killed(part, settings, work, monkeypatch, n_writes):
-    """Does a part that is killed at the n-th time that it waits for the disk, and goes on."""
+def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
+    """A part that is killed at the n-th time that it waits for the disk leaves the same.
+
+    `folder` is where nothing interrupted it.
+    """
+    settings, work = experiment.presets["smoke"], Work(place(tmp_path, part), 3, "cpu")
     left = [n_writes]
     to_disk = whole_files._to_disk
 
@@ -52,8 +55,16 @@ def do_killed(part, settings, work, monkeypatch, n_writes):
     with monkeypatch.context() as patch:
         patch.setattr(whole_files, "_to_disk", killing)
         with pytest.raises(Killed):
-            part(settings, work)
-    part(settings, work)
+            experiment.parts[part](settings, work)
+    experiment.parts[part](settings, work)
+    assert pieces(work.folder) == pieces(place(folder, part))
+
+
+def check_plain(settings):
+    """Settings are what JSON can say; returns them as that."""
+    found = plain(settings)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    return found
 
 
 def check_evaluation(found, policy, env, budgets, n_episodes, seed):
@@ -65,6 +76,14 @@ def check_evaluation(found, policy, env, budgets, n_episodes, seed):
     for name, value in vars(expected).items():
         if name != "env":
             assert found[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def check_carried_price(folder, env, testing, gamma):
+    """The policy that carries a price plays the dial that was learned."""
+    learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
+    carried = MultiplierPolicy(learned.policies[0], gamma=gamma)
+    found = piece(place(folder, "ftq"), "evaluation-carried")
+    check_evaluation(found, carried, env, testing.budgets, testing.n_episodes, 3)
 
 
 def check_executions(found, policy, env, testing, seed):

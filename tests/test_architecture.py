@@ -13,7 +13,7 @@ SOURCE = Path(bmdp.__file__).parent
 
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
-    ("errors", "arrays", "checks", "randomness"),
+    ("errors", "arrays", "checks", "folders", "randomness"),
     ("frontier",),
     ("policies",),
     ("exact",),
@@ -31,18 +31,26 @@ MODULES = sorted(
     for path in SOURCE.rglob("*.py")
     if path != SOURCE / "__init__.py"
 )
+MOST_LINES = 300
+LONGER = {
+    "frontier.kernels": "numba's cache notices a change in the file of the compiled function only",
+    "envs.two_way.physics": "the same: one function drives, compiled with all that it calls",
+}
 
 
 def level(module):
     return next(i for i, names in enumerate(LEVELS) if module.split(".")[0] in names)
 
 
+def text_of(module):
+    path = SOURCE.joinpath(*module.split("."))
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+
+
 def imports(module):
     """Modules of the package that a module imports, anywhere in it."""
-    path = SOURCE.joinpath(*module.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(text_of(module))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} has a relative import"
             base = node.module.split(".")
@@ -79,10 +87,22 @@ def test_no_module_imports_itself_by_a_detour():
         graph = {m: needs for m, needs in graph.items() if m not in ready}
 
 
-def test_importing_the_library_loads_neither_torch_nor_matplotlib():
-    code = "import sys, bmdp; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+def test_a_module_is_short_or_there_is_a_reason():
+    longer = {m for m in MODULES if len(text_of(m).splitlines()) > MOST_LINES}
+    assert longer == LONGER.keys()
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("bmdp", {"torch", "matplotlib", "highway_env", "pandas"}),
+        ("bmdp.models", {"torch", "sklearn", "joblib"}),
+    ],
+)
+def test_importing_loads_nothing_that_is_heavy(module, heavy):
+    code = f"import sys, {module}; print(*{{m.split('.')[0] for m in sys.modules}})"
     loaded = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
     assert "bmdp" in loaded
-    assert not {"torch", "matplotlib", "highway_env", "pandas"} & set(loaded)
+    assert not heavy & set(loaded)

@@ -22,27 +22,26 @@ def table_rows(page):
 
 
 def found(name):
-    """Whether a dotted name is that of something; fields of dataclasses count."""
-    parts = name.split(".")
-    for i in range(len(parts), 0, -1):
-        try:
-            thing = importlib.import_module(".".join(parts[:i]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[i:]:
-            if part in getattr(thing, "__annotations__", ()):
-                return part == parts[-1]
-            if not hasattr(thing, part):
-                return False
-            thing = getattr(thing, part)
-        return True
-    return False
+    """Whether a name is that of something; fields of dataclasses count.
+
+    Either `bmdp.x.y`, which Python must understand after `import bmdp`, or `x.y of bmdp.z`, which
+    must be in that module.
+    """
+    dotted, _, module = name.partition(" of ")
+    thing = importlib.import_module(module or "bmdp")
+    for part in dotted.removeprefix("bmdp.").split("."):
+        if part not in getattr(thing, "__annotations__", ()) and not hasattr(thing, part):
+            return False
+        thing = getattr(thing, part, None)
+    return True
 
 
 def names_in(page):
-    """Dotted names and paths of tests that the tables of a page have in code."""
-    words = {w for row in table_rows(page) for cell in row for w in re.findall(r"`([^`]+)`", cell)}
-    return sorted(w for w in words if re.fullmatch(r"bmdp(\.\w+)+|(src|tests)/[\w/.]+", w))
+    """Names and paths of tests that the tables of a page have in code."""
+    cells = " | ".join(cell for row in table_rows(page) for cell in row)
+    inside = re.findall(r"`([\w.]+)` of `(bmdp[\w.]*)`", cells)
+    alone = re.findall(r"(?<! of )`(bmdp(?:\.\w+)+|(?:src|tests)/[\w/.]+)`", cells)
+    return sorted({*alone, *(f"{name} of {module}" for name, module in inside)})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,26 @@ def test_every_row_says_where():
         assert len(rows) > 20
         for row in rows:
             ends = row[-len(needed) :]
-            assert all(e.startswith(f"`{n}") for e, n in zip(ends, needed, strict=True)), row
+            for end, begin in zip(ends, needed, strict=True):
+                assert re.match(rf"(`[\w.]+` of )?`{begin}", end), row
+
+
+def tree_of_design():
+    """Which modules `design.md` lists, by package; experiments and chapters are "a module each"."""
+    text = (ROOT / "docs" / "design.md").read_text()
+    tree = re.search(r"^src/bmdp/\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    parts = re.split(r"^  (\w+)/", tree, flags=re.MULTILINE)
+    sections = {".": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+    return {name: sorted(re.findall(r"\w+\.py\b", text)) for name, text in sections.items()}
+
+
+def test_the_tree_of_the_design_has_every_module_once():
+    source, there = ROOT / "src" / "bmdp", {}
+    for path in sorted(source.rglob("*.py")):
+        place = path.relative_to(source).parts
+        if path.name != "__init__.py" and not {"catalog", "chapters"} & {*place}:
+            there.setdefault(place[0] if len(place) > 1 else ".", []).append(path.name)
+    assert tree_of_design() == {name: sorted(files) for name, files in there.items()}
 
 
 def test_the_site_has_every_page_once():

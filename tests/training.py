@@ -32,6 +32,22 @@ OPTIONS = (
 """The same, nearly, on the command line."""
 
 
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def kill_after(n_records):
+    """Something to call with records, which is killed by one of them."""
+    seen = []
+
+    def on_record(record):
+        seen.append(record)
+        if len(seen) == n_records:
+            raise Killed
+
+    return on_record
+
+
 def with_learner(**changes):
     return replace(SPEC, learner=replace(LEARNER, **changes))
 

@@ -1,5 +1,6 @@
 """Budgeted Markov decision processes: one policy, any risk budget."""
 
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from bmdp import data, envs, exact, frontier, models, policies
@@ -27,10 +28,11 @@ from bmdp.randomness import EpisodeStreams
 __version__ = "0.1.0"
 
 _LEARNING = (
+    "learn",
     *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
     *("Prediction", "TrainingSpec", "explore", "fitted_evaluation", "preset"),
 )
-"""Names of `bmdp.learn`, which is imported when one of them is asked for: it imports torch."""
+"""`bmdp.learn` and names of it. It is imported when one of them is asked for: it imports torch."""
 
 __all__ = [
     "BFTQ",
@@ -71,6 +73,7 @@ __all__ = [
     "fitted_evaluation",
     "frontier",
     "hull_mixture",
+    "learn",
     "load_policy",
     "models",
     "policies",
@@ -80,9 +83,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Returns a name of `bmdp.learn`."""
+    """Returns `bmdp.learn`, or a name of it."""
     if name in _LEARNING:
-        from bmdp import learn
-
-        return getattr(learn, name)
+        learn = _import_module("bmdp.learn")
+        return learn if name == "learn" else getattr(learn, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

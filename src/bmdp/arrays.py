@@ -9,6 +9,7 @@ Shapes are written in brackets. The letters mean the same everywhere:
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,18 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     copy = np.array(array)
     copy.setflags(write=False)
     return copy
+
+
+def freeze_columns(value: Any, letters: str) -> None:
+    """Makes the columns of a frozen dataclass read-only: its fields of type `FloatArray`.
+
+    Raises:
+        DataError: if one is not of real numbers, or not as long as the first.
+    """
+    names = [field.name for field in fields(value) if field.type == "FloatArray"]
+    length = np.shape(getattr(value, names[0]))[:1]
+    for name in names:
+        told = f"{type(value).__name__}.{name}"
+        column = real_array(told, getattr(value, name)).astype(np.float64)
+        require_shape(told, column, length, letters)
+        object.__setattr__(value, name, read_only(column))

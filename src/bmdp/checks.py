@@ -82,6 +82,21 @@ def require_share(name: str, value: Any) -> None:
         raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
 
 
+def require_rising(name: str, ends: tuple[float, float]) -> None:
+    """Checks that the two ends of a range are finite, and the second is above the first.
+
+    Raises:
+        ConfigError: naming the setting, and what was given.
+
+    >>> require_rising("budget_range", (1.0, 1.0))
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: budget_range must be two rising numbers; got 1.0 and 1.0.
+    """
+    low, high = ends
+    if not -np.inf < low < high < np.inf:
+        raise ConfigError(f"{name} must be two rising numbers; got {low} and {high}.")
+
+
 def require_from_0(name: str, value: Any) -> None:
     """Checks that a setting is a number from 0 on.
 

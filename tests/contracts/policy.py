@@ -1,4 +1,9 @@
-"""What every budgeted policy must do. Each check takes a `Case`, and `CHECKS` lists them all."""
+"""What every budgeted policy must do. Each check takes a `Case`, and `CHECKS` lists them all.
+
+A module of tests has them all for its policies by
+
+    test_contract, test_saving = contract_tests({"hull": Case(...), ...})
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -235,3 +240,19 @@ CHECKS = [
     a_budget_above_the_range_is_the_top_and_slack,
     as_many_states_as_episodes_are_needed,
 ]
+
+
+def contract_tests(cases):
+    """Returns two tests of cases by name: of what every policy must do, and of saving them."""
+    by_case = pytest.mark.parametrize("case", cases.values(), ids=cases.keys())
+
+    @by_case
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_contract(check, case):
+        check(case)
+
+    @by_case
+    def test_saving(case, tmp_path):
+        a_saved_policy_decides_as_before(case, tmp_path)
+
+    return test_contract, test_saving

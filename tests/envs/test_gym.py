@@ -7,8 +7,9 @@ from gymnasium.vector import AutoresetMode
 
 from bmdp import ConfigError, DataError, EnvError
 from bmdp.envs import ENV_IDS
+from bmdp.envs.registry import register
 from bmdp.envs.scripted import RULES, ScriptedPolicy
-from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
+from contracts.policy import Case, contract_tests
 
 IDS = pytest.mark.parametrize("env_id", ENV_IDS.values())
 
@@ -21,6 +22,19 @@ def batch(env_id, n, **settings):
 
 def single(env_id, **settings):
     return gymnasium.make(env_id, **settings).unwrapped
+
+
+def test_what_gymnasium_knows_already_is_not_registered_again():
+    known = {env_id: gymnasium.registry[env_id] for env_id in ENV_IDS.values()}
+    register()  # a second registration would warn
+    assert all(gymnasium.registry[env_id] is spec for env_id, spec in known.items())
+
+
+def test_what_gymnasium_does_not_know_is_registered(monkeypatch):
+    spec = gymnasium.registry["bmdp/Corridors-v0"]
+    monkeypatch.delitem(gymnasium.registry, "bmdp/Corridors-v0")
+    register()
+    assert gymnasium.registry["bmdp/Corridors-v0"] == spec
 
 
 @IDS
@@ -173,15 +187,7 @@ def scripted_case(rule):
 SCRIPTED = {rule: scripted_case(rule) for rule in RULES}
 
 
-@pytest.mark.parametrize("case", SCRIPTED.values(), ids=SCRIPTED.keys())
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(check, case):
-    check(case)
-
-
-@pytest.mark.parametrize("case", SCRIPTED.values(), ids=SCRIPTED.keys())
-def test_saving(case, tmp_path):
-    a_saved_policy_decides_as_before(case, tmp_path)
+test_contract, test_saving = contract_tests(SCRIPTED)
 
 
 def test_an_unknown_rule_is_refused():

@@ -29,14 +29,8 @@ from bmdp.learn import (
 from bmdp.learn.exploring import ExploringPolicy
 from bmdp.models import KernelModel, TableModel
 from bmdp.models.table import TableQ
-from bmdp.policies import (
-    CrossedPolicy,
-    HullPolicy,
-    RandomBudgetedPolicy,
-    StagedPolicy,
-    TabularQ,
-)
-from bmdp.policies.protocol import Options
+from bmdp.policies import CrossedPolicy, HullPolicy, RandomBudgetedPolicy, StagedPolicy, TabularQ
+from bmdp.policies.decisions import Options
 
 GRID = np.linspace(0, 2, 11)
 ASKED = [0.2, 0.6, 1.0]

@@ -13,7 +13,7 @@ from bmdp.exact.evaluation import policy_matrix
 from bmdp.exact.operators import QTables, distance, expectation_operator, greedy_values, zero_q
 from bmdp.exact.textbook import PROBLEMS, branches, forever, garnet, ladder, payments, problem
 from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
-from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
+from contracts.policy import Case, contract_tests
 from oracles.simulation import discounted_returns, is_mean_of
 
 
@@ -214,15 +214,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(check, case):
-    check(case)
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_saving(case, tmp_path):
-    a_saved_policy_decides_as_before(case, tmp_path)
+test_contract, test_saving = contract_tests(CASES)
 
 
 def test_policies_tell_their_frontier():

@@ -14,7 +14,7 @@ from bmdp.experiments.parts.certificates import allowed_broken, certificates, ha
 from bmdp.experiments.parts.measuring import other_seed
 from bmdp.experiments.parts.training import fitted_prices
 from bmdp.policies import Portfolio, RandomBudgetedPolicy
-from pieces import check_evaluation, do_killed, done, piece, pieces, place
+from pieces import check_evaluation, check_killed, done, piece, pieces, place
 
 SMOKE = EXPERIMENT.presets["smoke"]
 HOW = {"confidence": 0.95, "n_episodes": 150}
@@ -223,9 +223,7 @@ def test_what_is_lost_is_made_again_and_nothing_else(folder, monkeypatch):
 
 @pytest.mark.parametrize("n_writes", [3, 40])
 def test_a_part_that_is_killed_finds_the_same(folder, tmp_path, monkeypatch, n_writes):
-    work = Work(place(tmp_path, "dial"), 3, "cpu")
-    do_killed(EXPERIMENT.parts["dial"], SMOKE, work, monkeypatch, n_writes)
-    assert pieces(work.folder) == pieces(place(folder, "dial"))
+    check_killed(EXPERIMENT, "dial", folder, tmp_path, monkeypatch, n_writes)
 
 
 def test_the_paper_is_learned_with_its_networks():

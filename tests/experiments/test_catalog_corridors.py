@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,8 @@ from pieces import (
     check_evaluation,
     check_executions,
     check_hull,
-    do_killed,
+    check_killed,
+    check_plain,
     done,
     piece,
     pieces,
@@ -157,20 +157,14 @@ def test_the_truth_is_the_true_frontier(folder):
     assert found["settings"] == plain(how)
 
 
-@pytest.mark.parametrize(("part", "n_writes"), [("", 4), ("", 150), ("", 240), ("", 244)])
-def test_a_main_part_that_was_killed_leaves_the_same(folder, part, n_writes, tmp_path, monkeypatch):
-    work = Work(tmp_path / "seed-3", 3, "cpu")
-    do_killed(EXPERIMENT.parts[part], SMOKE, work, monkeypatch, n_writes)
-    assert pieces(work.folder) == pieces(place(folder, part))
+KILLS = {"": (4, 150, 240, 244), "risk-neutral": (10, 38, 40, 60, 140)}
 
 
-@pytest.mark.parametrize("n_writes", [10, 38, 40, 60, 140])
-def test_a_risk_neutral_part_that_was_killed_leaves_the_same(
-    folder, n_writes, tmp_path, monkeypatch
-):
-    work = Work(tmp_path / "risk-neutral" / "seed-3", 3, "cpu")
-    do_killed(EXPERIMENT.parts["risk-neutral"], SMOKE, work, monkeypatch, n_writes)
-    assert pieces(work.folder) == pieces(place(folder, "risk-neutral"))
+@pytest.mark.parametrize(
+    ("part", "n_writes"), [(p, n) for p, kills in KILLS.items() for n in kills]
+)
+def test_a_part_that_was_killed_leaves_the_same(folder, part, n_writes, tmp_path, monkeypatch):
+    check_killed(EXPERIMENT, part, folder, tmp_path, monkeypatch, n_writes)
 
 
 @pytest.mark.parametrize("part", ["", "risk-neutral"])
@@ -197,8 +191,7 @@ def test_a_part_may_begin_in_an_empty_folder(folder, tmp_path):
 
 @pytest.mark.parametrize("size", ["smoke", "quick", "paper", "best"])
 def test_presets_are_plain_json(size):
-    found = plain(EXPERIMENT.presets[size])
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = check_plain(EXPERIMENT.presets[size])
     assert found["sensitive"]["learner"]["kind"] == "BFTQConfig"
     assert found["neutral"]["learner"]["kind"] == "FTQConfig"
 

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import gymnasium
@@ -12,16 +11,15 @@ from bmdp.evaluate.episodes import environment_seeds
 from bmdp.experiments.catalog.driving import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.measuring import other_seed
-from bmdp.learn.spec_files import plain
-from bmdp.policies import MultiplierPolicy
 from pieces import (
+    check_carried_price,
     check_evaluation,
     check_executions,
     check_hull,
-    do_killed,
+    check_killed,
+    check_plain,
     done,
     piece,
-    pieces,
     place,
 )
 
@@ -116,10 +114,7 @@ def test_prices_are_measured_with_the_discount(folder):
 
 
 def test_a_carried_price_is_played_by_what_was_learned(folder):
-    learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
-    carried = MultiplierPolicy(learned.policies[0], gamma=0.9)
-    evaluated = piece(place(folder, "ftq"), "evaluation-carried")
-    check_evaluation(evaluated, carried, ENV, TESTING.budgets, TESTING.n_episodes, 3)
+    check_carried_price(folder, ENV, TESTING, gamma=0.9)
 
 
 def test_scripts_are_measured(folder):
@@ -149,9 +144,7 @@ def test_scripts_drive_on_the_road_of_the_preset(tmp_path):
 
 @pytest.mark.parametrize("n_writes", [9, 60])
 def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monkeypatch):
-    work = Work(tmp_path / "seed-3", 3, "cpu")
-    do_killed(EXPERIMENT.parts[""], SMOKE, work, monkeypatch, n_writes)
-    assert pieces(work.folder) == pieces(place(folder, ""))
+    check_killed(EXPERIMENT, "", folder, tmp_path, monkeypatch, n_writes)
 
 
 # Presets
@@ -159,8 +152,7 @@ def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monk
 
 @pytest.mark.parametrize("size", ["smoke", "quick", "paper", "best"])
 def test_presets_are_plain_json(size):
-    found = plain(EXPERIMENT.presets[size])
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = check_plain(EXPERIMENT.presets[size])
     assert found["priced"]["prices"][: len(LAMBDAS)] == LAMBDAS
 
 

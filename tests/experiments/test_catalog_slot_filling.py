@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import gymnasium
@@ -17,16 +16,15 @@ from bmdp.experiments.parts.measuring import other_seed
 from bmdp.experiments.parts.prices import Prices
 from bmdp.learn import FTQConfig
 from bmdp.learn.run_folder import RunFolder
-from bmdp.learn.spec_files import plain
-from bmdp.policies import MultiplierPolicy
 from pieces import (
+    check_carried_price,
     check_evaluation,
     check_executions,
     check_hull,
-    do_killed,
+    check_killed,
+    check_plain,
     done,
     piece,
-    pieces,
     place,
 )
 
@@ -162,10 +160,7 @@ def test_the_mixture_goes_by_what_was_measured(folder):
 
 
 def test_a_carried_price_is_played_by_what_was_learned(folder):
-    learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
-    carried = MultiplierPolicy(learned.policies[0], gamma=1.0)
-    evaluated = piece(place(folder, "ftq"), "evaluation-carried")
-    check_evaluation(evaluated, carried, ENV, TESTING.budgets, TESTING.n_episodes, 3)
+    check_carried_price(folder, ENV, TESTING, gamma=1.0)
 
 
 def test_the_truth_is_the_true_frontier(folder):
@@ -200,9 +195,7 @@ def played_alone(policy, stream):
 
 @pytest.mark.parametrize("n_writes", [9, 45, 60, 150])
 def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monkeypatch):
-    work = Work(tmp_path / "seed-3", 3, "cpu")
-    do_killed(EXPERIMENT.parts["ftq"], SMOKE, work, monkeypatch, n_writes)
-    assert pieces(work.folder) == pieces(place(folder, "ftq"))
+    check_killed(EXPERIMENT, "ftq", folder, tmp_path, monkeypatch, n_writes)
 
 
 # Presets
@@ -210,8 +203,7 @@ def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monk
 
 @pytest.mark.parametrize("size", ["smoke", "quick", "paper", "best"])
 def test_presets_are_plain_json(size):
-    found = plain(EXPERIMENT.presets[size])
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = check_plain(EXPERIMENT.presets[size])
     kind = "FTQConfig" if size == "paper" else "LagrangianConfig"
     assert found["priced"]["learner"]["kind"] == kind
 

@@ -19,13 +19,7 @@ from bmdp.experiments.parts.comparing import (
     spec_of,
     task_truth,
 )
-from bmdp.experiments.parts.comparison_summary import (
-    COLUMNS,
-    cells,
-    method_rows,
-    read_methods,
-    read_truth,
-)
+from bmdp.experiments.parts.comparison_summary import COLUMNS, cells, method_rows
 from bmdp.experiments.parts.measuring import evaluation_of, other_seed
 from bmdp.experiments.parts.moved_dial import move_errors, moves
 from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
@@ -193,7 +187,7 @@ def test_every_task_and_preset_has_settings_that_exist():
 
 def test_true_frontiers_are_those_of_the_tasks(folder, monkeypatch):
     known = slot_filling.true_frontier(n_bins=2).frontier
-    assert read_truth(folder, "slot-filling").rewards.tolist() == known.rewards.tolist()
+    assert piece(folder / "truth", "truth-slot-filling")["rewards"] == known.rewards.tolist()
     asked = []
 
     def told(task, **how):
@@ -314,13 +308,10 @@ def test_calibrated_policies_count_from_the_smallest_certified_budget_on():
     assert cells(row)[-3:] == ("0.300", "0.500 to 0.795", "0.100 to 0.050")
 
 
-def test_rows_are_read_from_a_folder(folder):
-    found = read_methods(folder, "slot-filling", [3, 4])
-    assert tuple(found) == TINY.methods
-    rows = method_rows(found, read_truth(folder, "slot-filling"))
+def test_every_method_has_a_row(folder):
+    rows = method_rows({name: [method(folder, name)] for name in TINY.methods}, TRUTH)
     assert [row.method for row in rows] == [METHODS[name].title for name in TINY.methods]
     assert all(row.seeds == (3,) for row in rows)
-    assert read_methods(folder, "corridors", [3]) == {}
 
 
 def test_an_evaluation_that_is_not_whole_is_refused():

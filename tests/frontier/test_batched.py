@@ -263,49 +263,36 @@ def test_no_states_have_no_vertices():
         assert tuple(found.n_vertices.shape) == (0,)
 
 
-@DTYPES
-@pytest.mark.parametrize("n_budgets", [1, 4])
-def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets):
-    n = scaled(2000)
-    costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
-    other_costs, other_rewards, _ = clouds(n, 12, seed=1, dtype=dtype)
-    asked = (betas[:, None] + np.linspace(-0.5, 0.5, n_budgets)).astype(dtype)
-    values, n_infeasible = crossed_values((costs, rewards), (other_costs, other_rewards), asked)
-    n_below = 0
-    for i in range(n):
-        frontier = upper_frontier(costs[i], rewards[i])
-        for k, beta in enumerate(asked[i]):
-            mixture = hull_mixture(frontier, float(beta))
-            low, high = frontier.index[mixture.lower], frontier.index[mixture.upper]
-            run = float(other_costs[i, high]) - float(other_costs[i, low])
-            share = 0.0
-            if low != high:
-                share = 1.0 if run <= 0 else (float(beta) - float(other_costs[i, low])) / run
-            share = min(max(share, 0.0), 1.0)
-            rise = float(other_rewards[i, high]) - float(other_rewards[i, low])
-            expected = (other_rewards[i, low] + share * rise, other_costs[i, low] + share * run)
-            assert values[i, k].tolist() == pytest.approx(expected, abs=1e-5)
-            n_below += mixture.status == 0
-    assert n_infeasible == n_below > 0
+def crossed_shares(mixture, beta, low_cost, high_cost):
+    """Probability of the upper vertex by the chooser, and by costs that another one expects."""
+    run = high_cost - low_cost
+    if mixture.lower == mixture.upper:
+        return mixture.p_upper, 0.0
+    share = 1.0 if run <= 0 else (beta - low_cost) / run
+    return mixture.p_upper, min(max(share, 0.0), 1.0)
 
 
 @DTYPES
 @pytest.mark.parametrize("n_budgets", [1, 4])
-def test_whoever_chooses_may_set_the_probability_too(dtype, n_budgets):
+@pytest.mark.parametrize("chooser_mixes", [False, True])
+def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets, chooser_mixes):
     n = scaled(2000)
     costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
-    other_costs, other_rewards, _ = clouds(n, 12, seed=1, dtype=dtype)
+    others = clouds(n, 12, seed=1, dtype=dtype)[:2]
     asked = (betas[:, None] + np.linspace(-0.5, 0.5, n_budgets)).astype(dtype)
-    others = (other_costs, other_rewards)
-    values, n_infeasible = crossed_values((costs, rewards), others, asked, chooser_mixes=True)
+    values, n_infeasible = crossed_values(
+        (costs, rewards), others, asked, chooser_mixes=chooser_mixes
+    )
     n_below = 0
     for i in range(n):
         frontier = upper_frontier(costs[i], rewards[i])
-        for k, beta in enumerate(asked[i]):
-            mixture = hull_mixture(frontier, float(beta))
-            low, high = frontier.index[mixture.lower], frontier.index[mixture.upper]
-            p = mixture.p_upper
-            expected = [(1 - p) * c[i, low] + p * c[i, high] for c in (other_rewards, other_costs)]
+        for k, beta in enumerate(asked[i].tolist()):
+            mixture = hull_mixture(frontier, beta)
+            ends = frontier.index[[mixture.lower, mixture.upper]]
+            other_costs, other_rewards = (column[i, ends].astype(float) for column in others)
+            by_chooser, by_other = crossed_shares(mixture, beta, *other_costs)
+            p = by_chooser if chooser_mixes else by_other
+            expected = [(1 - p) * low + p * high for low, high in (other_rewards, other_costs)]
             assert values[i, k].tolist() == pytest.approx(expected, abs=1e-5)
             n_below += mixture.status == 0
     assert n_infeasible == n_below > 0

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from bmdp.policies import (
     CalibratedPolicy,
@@ -11,7 +10,7 @@ from bmdp.policies import (
     StagedPolicy,
     TabularQ,
 )
-from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
+from contracts.policy import Case, contract_tests
 
 GRID = np.linspace(0, 1, 5)
 N_ACTIONS = 3
@@ -89,12 +88,4 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(check, case):
-    check(case)
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_saving(case, tmp_path):
-    a_saved_policy_decides_as_before(case, tmp_path)
+test_contract, test_saving = contract_tests(CASES)

@@ -13,7 +13,7 @@ from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.priced import PricedPolicy
 from bmdp.policies.staged import StagedPolicy
 from bmdp.policies.stored import from_stored, to_stored
-from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before
+from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before, contract_tests
 
 GRID = np.array([0.0, 0.5, 1.0])
 # One state, two actions; the first of both functions thinks the second action costs 1, the other 2.
@@ -40,15 +40,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(check, case):
-    check(case)
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_saving(case, tmp_path):
-    a_saved_policy_decides_as_before(case, tmp_path)
+test_contract, test_saving = contract_tests(CASES)
 
 
 def test_the_other_function_sets_the_probability():

@@ -6,7 +6,7 @@ import pytest
 
 from bmdp.errors import StoreError
 from bmdp.report import build
-from bmdp.report.build import build_report, write_report
+from bmdp.report.build import write_report
 from report import folders
 
 
@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 def test_a_report_has_its_page_figures_tables_and_animations(tmp_path):
     folders.driving(tmp_path / "driving")
-    page = write_report(tmp_path / "driving", made="now")
+    page = write_report(tmp_path / "driving", made="now").page
     assert page == tmp_path / "driving/report/index.html"
     text = page.read_text()
     assert "<title>Driving on a two-way road (smoke)</title>" in text
@@ -34,8 +34,8 @@ def test_a_report_has_its_page_figures_tables_and_animations(tmp_path):
 
 
 def test_the_same_folder_gives_the_same_report(folder, tmp_path):
-    first = write_report(folder, tmp_path / "a", made="now").parent
-    second = write_report(folder, tmp_path / "b", made="now").parent
+    first = write_report(folder, tmp_path / "a", made="now").page.parent
+    second = write_report(folder, tmp_path / "b", made="now").page.parent
     names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
     assert len(names) == 5  # the page, a figure in two formats, two tables
     assert names == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
@@ -46,7 +46,7 @@ def test_the_same_folder_gives_the_same_report(folder, tmp_path):
 def test_a_folder_of_experiments_has_one_page_in_the_order_of_the_catalog(tmp_path):
     folders.comparison(tmp_path / "a comparison")
     folders.small(tmp_path / "zz")
-    page = write_report(tmp_path, made="now")
+    page = write_report(tmp_path, made="now").page
     text = page.read_text()
     assert 0 < text.index('<section id="zz"') < text.index('<section id="a-comparison"')
     assert (page.parent / "figures/zz-expansion.svg").exists()
@@ -56,7 +56,7 @@ def test_a_folder_of_experiments_has_one_page_in_the_order_of_the_catalog(tmp_pa
 def test_a_report_can_be_made_of_what_is_there(folder):
     (folder / "seed-0/finished.json").unlink()
     (folder / "counter-examples/branches.json").write_text("{")
-    found = build_report(folder, made="now")
+    found = write_report(folder, made="now")
     assert len(found.notes) == 2
     assert "branches.json is not JSON" in found.notes[0]
     assert "seed 0 is not finished." in found.page.read_text()
@@ -65,7 +65,7 @@ def test_a_report_can_be_made_of_what_is_there(folder):
 def test_making_a_report_again_replaces_it_and_nothing_is_left_aside(folder):
     write_report(folder, made="first")
     (folder / "report/figures/theory-old.svg").write_text("old")
-    page = write_report(folder, made="second")
+    page = write_report(folder, made="second").page
     assert "second" in page.read_text()
     assert not (page.parent / "figures/theory-old.svg").exists()
     assert {path.name for path in folder.iterdir()} == {
@@ -74,7 +74,7 @@ def test_making_a_report_again_replaces_it_and_nothing_is_left_aside(folder):
 
 
 def test_a_report_that_fails_leaves_the_earlier_one(folder, monkeypatch):
-    page = write_report(folder, made="first")
+    page = write_report(folder, made="first").page
     monkeypatch.setattr(build, "png_of", lambda figure: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(folder, made="second")
@@ -85,7 +85,7 @@ def test_a_report_that_fails_leaves_the_earlier_one(folder, monkeypatch):
 def test_an_earlier_report_is_put_back_if_the_new_one_cannot_be_put_in_its_place(
     folder, monkeypatch
 ):
-    page = write_report(folder, made="first")
+    page = write_report(folder, made="first").page
     rename = os.rename
 
     def fails_for_the_new_one(source, target):
@@ -93,7 +93,7 @@ def test_an_earlier_report_is_put_back_if_the_new_one_cannot_be_put_in_its_place
             raise OSError("the disk is gone")
         rename(source, target)
 
-    monkeypatch.setattr(build.os, "rename", fails_for_the_new_one)
+    monkeypatch.setattr("bmdp.folders.os.rename", fails_for_the_new_one)
     with pytest.raises(StoreError, match="the disk is gone"):
         write_report(folder, made="second")
     assert "first" in page.read_text()
@@ -104,7 +104,7 @@ def test_another_place_is_not_overwritten_unless_forced(folder, tmp_path):
     write_report(folder, out, made="first")
     with pytest.raises(StoreError, match="exists already"):
         write_report(folder, out, made="second")
-    assert "second" in write_report(folder, out, force=True, made="second").read_text()
+    assert "second" in write_report(folder, out, force=True, made="second").page.read_text()
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "figures/notes.txt", "tables/deep/table.csv"])
@@ -140,11 +140,11 @@ def test_a_page_that_is_too_large_shows_fewer_episodes(tmp_path, monkeypatch):
     folders.write(tmp_path / "seed-0/executions.json", piece)
     folders.write(tmp_path / "seed-0/exploration.json", folders.exploration(n_episodes=30))
     monkeypatch.setattr(build, "_write_files", lambda told, place: None)
-    whole = build_report(tmp_path, made="now")
+    whole = write_report(tmp_path, made="now")
     assert whole.notes == ()
     size = len(whole.page.read_bytes())
     monkeypatch.setattr(build, "MOST_BYTES", size - 1_000)
-    fewer = build_report(tmp_path, made="now")
+    fewer = write_report(tmp_path, made="now")
     assert fewer.notes == (
         "For its size, the page shows 16 episodes of a round or budget at most.",
     )
@@ -165,4 +165,4 @@ def test_a_page_that_cannot_be_made_small_enough_is_refused(folder, monkeypatch)
 
 
 def test_the_page_says_when_it_was_made_and_from_what(folder):
-    assert "Made from theory by bmdp" in write_report(folder).read_text()
+    assert "Made from theory by bmdp" in write_report(folder).page.read_text()

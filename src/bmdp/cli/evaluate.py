@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
 from bmdp.cli.progress import episode_bar
 from bmdp.cli.tables import print_columns
-from bmdp.cli.values import parse_budgets
+from bmdp.cli.values import AsJson, parse_budgets
 from bmdp.envs import Corridors, SlotFilling, corridors, slot_filling
 from bmdp.errors import ConfigError
 from bmdp.evaluate import DialReport, Evaluation, measure_dial
@@ -53,7 +53,7 @@ def evaluate(  # noqa: PLR0913
         str, typer.Option(help="cpu, cuda or auto; of a learned policy; a GPU takes one worker.")
     ] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play a policy at several budgets: what was asked, what was paid, and what was earned."""
     asked = parse_budgets(budgets or (), option="--budgets")

@@ -18,16 +18,11 @@ from numpy.typing import NDArray
 
 from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
 from bmdp.cli.pictures import require_place, write_picture
+from bmdp.cli.values import AsJson
 from bmdp.envs import TwoWay
 from bmdp.envs.gym import Episodes
 from bmdp.envs.two_way import film
-from bmdp.errors import (
-    BmdpError,
-    BudgetError,
-    ConfigError,
-    EnvError,
-    PolicyError,
-)
+from bmdp.errors import BmdpError, BudgetError, ConfigError, EnvError, PolicyError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
@@ -80,7 +75,7 @@ def play(  # noqa: PLR0913
         typer.Option(metavar="FILE", help="Draw into FILE: .png, or .svg for a film of two-way."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --out overwrite FILE.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play one episode, a line a step: what was done, earned, paid, and which budget was held."""
     moves = [_move(text) for text in then or ()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bmdp.cli.tables import print_columns
+from bmdp.cli.values import AsJson
 
 if TYPE_CHECKING:
     from bmdp.report.section import Section
@@ -29,12 +30,12 @@ def report(
     force: Annotated[
         bool, typer.Option("--force", help="Replace an earlier report in DIR.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write one page with figures, tables and dials to turn; experiments may be running still."""
-    from bmdp.report.build import build_report
+    from bmdp.report.build import write_report
 
-    found = build_report(folder, out, force=force)
+    found = write_report(folder, out, force=force)
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:

@@ -17,7 +17,7 @@ import typer
 
 from bmdp.cli.run_progress import RunProgress
 from bmdp.cli.train import INTERRUPTED
-from bmdp.cli.values import parse_seeds
+from bmdp.cli.values import AsJson, parse_seeds
 from bmdp.experiments.catalog import CATALOG
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913
         bool, typer.Option("--tensorboard", help="Write FOLDER/tensorboard, too.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Begin anew in FOLDER.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run an experiment. It can be killed at any time: the same command goes on with it."""
     from bmdp.experiments.running.boards import require_tensorboard  # torch takes long to import

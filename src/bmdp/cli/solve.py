@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bmdp.cli.pictures import require_place, write_picture
-from bmdp.cli.values import parse_budgets
+from bmdp.cli.values import AsJson, parse_budgets
 from bmdp.errors import ConfigError
 from bmdp.exact import (
     CMDPSolution,
@@ -103,7 +103,7 @@ def solve(  # noqa: PLR0913
     grid: Annotated[
         int, typer.Option(min=2, metavar="N", help="Number of budgets on the grid of bvi.")
     ] = 101,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Draw into FILE: {', '.join(PICTURES)}.")
     ] = None,

@@ -14,7 +14,7 @@ import typer
 
 from bmdp.cli.progress import TrainingProgress
 from bmdp.cli.tables import print_columns
-from bmdp.cli.values import parse_range
+from bmdp.cli.values import AsJson, parse_range
 from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def train(  # noqa: PLR0913
     workers: Annotated[int, typer.Option(min=1, help="Processes that play episodes.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="RUN", help="Folder of the run.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the run of --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a policy that takes any budget, in a folder from which a killed run can be resumed."""
     wishes = Wishes(preset, tuple(setting or ()), episodes, gamma, budget_range)

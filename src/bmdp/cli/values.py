@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import typer
 
 from bmdp.errors import BudgetError, ConfigError
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
 
 

@@ -15,8 +15,10 @@ _CLASSES = {"corridors": "Corridors", "slot-filling": "SlotFilling", "two-way": 
 
 
 def register() -> None:
-    """Tells Gymnasium of the environments; nothing is made or imported yet."""
+    """Tells Gymnasium of the environments it does not know; nothing is made or imported yet."""
     for name, env_id in ENV_IDS.items():
+        if env_id in gymnasium.registry:
+            continue
         place = f"bmdp.envs.{name.replace('-', '_')}:{_CLASSES[name]}"
         gymnasium.register(
             id=env_id, entry_point=f"{place}Env", vector_entry_point=f"{place}VectorEnv"

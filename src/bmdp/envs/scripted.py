@@ -21,7 +21,8 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
 from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
 from bmdp.errors import DataError
 from bmdp.frontier import BudgetStatus
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
+from bmdp.policies.decisions import Decision, Decisions
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
 Rule = Callable[[NDArray[Any]], IntArray]

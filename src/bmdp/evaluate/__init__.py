@@ -1,5 +1,6 @@
 """Policies measured by playing them, or by logged episodes: returns, and the truth of the dial."""
 
+from bmdp.evaluate.bounds import bernstein_interval, bounded_interval, share_interval
 from bmdp.evaluate.calibration import calibrate
 from bmdp.evaluate.dial import DialReport, measure_dial, measure_dials
 from bmdp.evaluate.midway import MoveEvaluation, evaluate_move
@@ -8,12 +9,9 @@ from bmdp.evaluate.portfolios import measure_portfolio, predict_portfolio
 from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.evaluate.statistics import (
     Interval,
-    bernstein_interval,
-    bounded_interval,
     mean_interval,
     quantiles,
     seed_interval,
-    share_interval,
     simultaneous_confidence,
     widened,
     worst_mean,

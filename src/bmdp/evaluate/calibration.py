@@ -21,13 +21,9 @@ from bmdp.arrays import FloatArray, IntArray, real_array
 from bmdp.checks import require_count
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.errors import ConfigError, DataError
+from bmdp.evaluate.bounds import bernstein_interval, bounded_interval, share_interval
 from bmdp.evaluate.episodes import Job, Setting, checked_budgets
-from bmdp.evaluate.statistics import (
-    bernstein_interval,
-    bounded_interval,
-    share_interval,
-    simultaneous_confidence,
-)
+from bmdp.evaluate.statistics import simultaneous_confidence
 from bmdp.evaluate.workers import Progress, part_of, play_plans
 from bmdp.policies.calibrated import CalibratedPolicy, Certificate
 from bmdp.policies.portfolio import Portfolio

@@ -22,12 +22,12 @@ errors. Its interval then reaches down to 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from bmdp.arrays import FloatArray, read_only
+from bmdp.arrays import FloatArray, freeze_columns
 from bmdp.errors import DataError
 from bmdp.evaluate.rollouts import Evaluation
 from bmdp.evaluate.statistics import Interval, seed_interval, widened
@@ -70,10 +70,8 @@ class DialReport:
     n_seeds: int  # of policies
 
     def __post_init__(self) -> None:
-        """Makes arrays read-only."""
-        for field in fields(self):
-            if field.type == "FloatArray":
-                object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
+        """Checks shapes, and makes arrays read-only."""
+        freeze_columns(self, "[B]")
 
 
 def measure_dial(

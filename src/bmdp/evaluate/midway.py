@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, read_only
+from bmdp.arrays import FloatArray, freeze_columns
 from bmdp.checks import require_count
 from bmdp.envs.slots import find_spec
+from bmdp.evaluate.bounds import share_interval
 from bmdp.evaluate.episodes import Job, Setting, checked_budgets
-from bmdp.evaluate.statistics import mean_interval, share_interval
+from bmdp.evaluate.statistics import mean_interval
 from bmdp.evaluate.workers import Progress, play_plans
 from bmdp.policies.protocol import BudgetedPolicy
 
@@ -57,10 +58,8 @@ class MoveEvaluation:
     env: str  # its id
 
     def __post_init__(self) -> None:
-        """Makes arrays read-only."""
-        for field in fields(self):
-            if field.type == "FloatArray":
-                object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
+        """Checks shapes, and makes arrays read-only."""
+        freeze_columns(self, "[M]")
 
 
 def evaluate_move(  # noqa: PLR0913

@@ -12,13 +12,13 @@ log does not hold, that a rare cost has not occurred.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, read_only, real_array, require_shape
+from bmdp.arrays import FloatArray, freeze_columns
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError, PolicyError
@@ -78,12 +78,7 @@ class OfflineEvaluation:
         """Checks shapes, and makes arrays read-only."""
         require_choice("OfflineEvaluation.method", self.method, METHODS)
         simultaneous_confidence(self.confidence, 1)
-        for field in fields(self):
-            if field.type == "FloatArray":
-                name = f"OfflineEvaluation.{field.name}"
-                values = real_array(name, getattr(self, field.name))
-                require_shape(name, values, np.shape(self.budgets)[:1], "[B]")
-                object.__setattr__(self, field.name, read_only(values))
+        freeze_columns(self, "[B]")
 
 
 def evaluate_offline(  # noqa: PLR0913

@@ -1,16 +1,8 @@
-"""Means with intervals, shares with intervals, and tails, of samples on the last axis.
+"""Means with intervals, and tails, of samples on the last axis.
 
-Which interval holds when:
-
-- `mean_interval`, Student's: exact for normal samples of any number, right for others if there are
-  many of them and the rare ones among them have been seen. With `law="normal"` the quantile is that
-  of the normal law, which is too small for few samples.
-- `share_interval` (Clopper and Pearson): covers a probability at least as often as it says, always.
-- `bounded_interval` (Hoeffding): covers the mean of samples from a known range at least as often as
-  it says, always. It is wider than Student's, and does not shrink to a point where a rare cost has
-  not been seen yet.
-- `bernstein_interval` (Maurer and Pontil): the same promise. It is narrower than Hoeffding's where
-  there are many samples that vary much less than their range would allow.
+`mean_interval` is Student's: exact for normal samples of any number, right for others if there are
+many of them and the rare ones among them have been seen. With `law="normal"` the quantile is that
+of the normal law, which is too small for few samples. `bounds.py` has intervals that hold always.
 
 Several intervals hold *together* with a given confidence if each of them has more (Bonferroni): for
 m of them, each may fail with probability (1 - confidence) / m, however they depend on each other.
@@ -25,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtri, rel_entr, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from bmdp.arrays import FloatArray, real_array
 from bmdp.checks import require_choice
@@ -38,9 +30,9 @@ LAWS = ("student", "normal")
 class Interval(NamedTuple):
     """An estimate, and from where to where the truth may lie.
 
-    >>> found = share_interval([0, 50], 100, confidence=0.95)
+    >>> found = mean_interval([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]], confidence=0.95)
     >>> found.mean.tolist(), found.low.round(3).tolist(), found.high.round(3).tolist()
-    ([0.0, 0.5], [0.0, 0.398], [0.036, 0.602])
+    ([2.0, 5.0], [-0.484, 5.0], [4.484, 5.0])
     """
 
     mean: FloatArray  # the estimate
@@ -87,7 +79,7 @@ def mean_interval(
     >>> float(mean), round(float(low), 3), round(float(high), 3)
     (2.0, -0.484, 4.484)
     """
-    values = _samples(samples)
+    values = sample_array(samples)
     factor = _quantile(values.shape[-1], simultaneous_confidence(confidence, n_together), law)
     n = values.shape[-1]
     if n < 2:
@@ -134,116 +126,10 @@ def seed_interval(per_seed: ArrayLike, *, confidence: float) -> Interval:
     >>> seed_interval([[1.0, 5.0], [3.0, 5.0]], confidence=0.9).mean.tolist()
     [2.0, 5.0]
     """
-    values = _samples(per_seed)
+    values = sample_array(per_seed)
     if values.ndim != 2 or not values.size:
         raise DataError(f"per_seed must have shape [seeds, M]; got {list(values.shape)}.")
     return mean_interval(values.T, confidence=confidence, n_together=values.shape[1])
-
-
-def share_interval(
-    n_hits: ArrayLike, n_trials: int, *, confidence: float, n_together: int = 1
-) -> Interval:
-    """Returns a share of trials, with the interval of Clopper and Pearson for its probability.
-
-    It covers at least as often as it says, whatever the probability and the number of trials.
-
-    Args:
-        n_hits: counts, of any shape.
-        n_trials: number of trials, from 0 on. Without trials the share is NaN, from 0 to 1.
-        confidence: probability that the interval covers.
-        n_together: number of intervals that are to hold together with that probability.
-
-    >>> share, low, high = share_interval(0, 100, confidence=0.95)
-    >>> float(share), float(low), round(float(high), 4)
-    (0.0, 0.0, 0.0362)
-    """
-    hits = real_array("n_hits", n_hits).astype(np.float64)
-    if not ((hits >= 0) & (hits <= n_trials)).all():
-        raise DataError(
-            f"n_hits must be from 0 to n_trials, which is {n_trials}; got {hits.tolist()}."
-        )
-    tail = (1 - simultaneous_confidence(confidence, n_together)) / 2
-    with np.errstate(invalid="ignore"):
-        share = hits / np.float64(n_trials)
-    some, not_all = np.maximum(hits, 1), np.minimum(hits, n_trials - 1)
-    low = np.where(hits > 0, betaincinv(some, n_trials - some + 1, tail), 0.0)
-    high = np.where(hits < n_trials, betaincinv(not_all + 1, n_trials - not_all, 1 - tail), 1.0)
-    return Interval(share, low, high)
-
-
-def bounded_interval(
-    samples: ArrayLike,
-    *,
-    lowest: float,
-    highest: float,
-    confidence: float,
-    n_together: int = 1,
-) -> Interval:
-    """Returns the mean over the last axis, with an interval that holds for bounded samples.
-
-    With means m of samples scaled to [0, 1], it has all p for which n KL(m, p) <= log(2 / delta),
-    where KL is the relative entropy of two coins: Hoeffding (1963), Theorem 1, first inequality,
-    once for each side.
-
-    Args:
-        samples: `[..., n]`.
-        lowest: no sample can be lower, whether seen or not.
-        highest: no sample can be higher.
-        confidence: probability that the interval covers the expectation, at least.
-        n_together: number of intervals that are to hold together with that probability.
-
-    Raises:
-        DataError: if there is no sample, or one is out of range.
-
-    >>> mean, low, high = bounded_interval([0.0] * 100, lowest=0, highest=1, confidence=0.95)
-    >>> float(low), round(float(high), 4)
-    (0.0, 0.0362)
-    """
-    values, delta = _bounded_samples(samples, lowest, highest), _failure(confidence, n_together)
-    mean = values.mean(axis=-1)
-    share = np.clip((mean - lowest) / (highest - lowest), 0.0, 1.0)
-    allowed = np.log(2 / delta) / values.shape[-1]
-    low, high = (lowest + (highest - lowest) * _far_coin(share, allowed, e) for e in (0.0, 1.0))
-    return Interval(mean, low, high)
-
-
-def bernstein_interval(
-    samples: ArrayLike,
-    *,
-    lowest: float,
-    highest: float,
-    confidence: float,
-    n_together: int = 1,
-) -> Interval:
-    """Returns the mean over the last axis, with an interval by the variance of bounded samples.
-
-    With variance v (that of n - 1) of samples scaled to [0, 1], it reaches to either side of their
-    mean by sqrt(2 v L / n) + 7 L / (3 (n - 1)), where L = log(2 / (delta / 2)): Maurer and Pontil
-    (2009), Theorem 4, with half of delta for each side. One sample has no variance: its interval
-    is the whole range.
-
-    Args:
-        samples: `[..., n]`.
-        lowest: no sample can be lower, whether seen or not.
-        highest: no sample can be higher.
-        confidence: probability that the interval covers the expectation, at least.
-        n_together: number of intervals that are to hold together with that probability.
-
-    Raises:
-        DataError: if there is no sample, or one is out of range.
-
-    >>> mean, low, high = bernstein_interval([0.0] * 1000, lowest=0, highest=1, confidence=0.95)
-    >>> float(low), round(float(high), 4)
-    (0.0, 0.0102)
-    """
-    values, delta = _bounded_samples(samples, lowest, highest), _failure(confidence, n_together)
-    n, mean = values.shape[-1], values.mean(axis=-1)
-    if n == 1:
-        return Interval(mean, np.full_like(mean, lowest), np.full_like(mean, highest))
-    log = np.log(4 / delta)
-    half = values.std(axis=-1, ddof=1) * np.sqrt(2 * log / n)
-    half += (highest - lowest) * 7 * log / (3 * (n - 1))
-    return Interval(mean, np.maximum(mean - half, lowest), np.minimum(mean + half, highest))
 
 
 def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
@@ -259,7 +145,7 @@ def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
     >>> quantiles([0.0, 0.0, 0.0, 1.0], [0.5, 0.75, 0.8]).tolist()
     [0.0, 0.0, 1.0]
     """
-    values, shares = _samples(samples), real_array("levels", levels)
+    values, shares = sample_array(samples), real_array("levels", levels)
     if not values.shape[-1]:
         raise DataError("samples must be at least one; got none.")
     if not ((shares >= 0) & (shares <= 1)).all():
@@ -281,7 +167,7 @@ def worst_mean(samples: ArrayLike, share: float) -> FloatArray:
     >>> float(worst_mean([0.0, 0.0, 1.0, 4.0], 0.5)), float(worst_mean([0.0, 0.0, 1.0, 4.0], 0.375))
     (2.5, 3.0)
     """
-    values = _samples(samples)
+    values = sample_array(samples)
     n = values.shape[-1]
     if not n:
         raise DataError("samples must be at least one; got none.")
@@ -293,25 +179,16 @@ def worst_mean(samples: ArrayLike, share: float) -> FloatArray:
     return worst
 
 
-def _samples(samples: ArrayLike) -> FloatArray:
+def sample_array(samples: ArrayLike) -> FloatArray:
+    """Samples `[..., n]` as floats.
+
+    Raises:
+        DataError: if it is a single number.
+    """
     values = real_array("samples", samples).astype(np.float64)
     if values.ndim == 0:
         raise DataError("samples must have shape [..., n]; got a single number.")
     return values
-
-
-def _bounded_samples(samples: ArrayLike, lowest: float, highest: float) -> FloatArray:
-    values = _samples(samples)
-    if not lowest < highest:
-        raise ConfigError(f"lowest must be below highest; got {lowest} and {highest}.")
-    if not values.shape[-1] or not ((values >= lowest) & (values <= highest)).all():
-        raise DataError(f"samples must be numbers from {lowest} to {highest}, at least one.")
-    return values
-
-
-def _failure(confidence: float, n_together: int) -> float:
-    """Probability with which each of several intervals may fail, for all to hold together."""
-    return 1 - simultaneous_confidence(confidence, n_together)
 
 
 def _quantile(n_samples: int, confidence: float, law: Law = "student") -> float:
@@ -320,16 +197,3 @@ def _quantile(n_samples: int, confidence: float, law: Law = "student") -> float:
     if law == "normal":
         return float(ndtri((1 + confidence) / 2))
     return float(stdtrit(max(n_samples - 1, 1), (1 + confidence) / 2))
-
-
-def _far_coin(share: FloatArray, allowed: float, end: float) -> FloatArray:
-    """The coin furthest towards `end` whose relative entropy to `share` is allowed, by bisection.
-
-    What is returned is not allowed any more, by less than rounding, or is the end itself.
-    """
-    inside, outside = share, np.full_like(share, end)
-    for _ in range(60):
-        middle = (inside + outside) / 2
-        allows = rel_entr(share, middle) + rel_entr(1 - share, 1 - middle) <= allowed
-        inside, outside = np.where(allows, middle, inside), np.where(allows, outside, middle)
-    return outside

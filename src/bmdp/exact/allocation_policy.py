@@ -17,16 +17,10 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
 from bmdp.frontier import BudgetStatus, Frontier, best_mixtures, upper_frontier
-from bmdp.policies.protocol import (
-    Decisions,
-    EpisodeTracker,
-    Policy,
-    Randomness,
-    episode_streams,
-    idle_decisions,
-    state_rows,
-)
+from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
+from bmdp.policies.protocol import Policy
 from bmdp.policies.stored import storable
+from bmdp.policies.trackers import EpisodeTracker
 from bmdp.randomness import EpisodeStreams
 
 
@@ -121,7 +115,7 @@ class AllocationPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> AllocationTracker:
         """Starts `N` episodes."""
-        return AllocationTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return AllocationTracker(self, budgets, episode_streams(rng, states))
 
 
 def _handed_out(
@@ -143,17 +137,16 @@ def _handed_out(
     return states, following.costs[vertices], chances
 
 
-class AllocationTracker(EpisodeTracker):
+class AllocationTracker(EpisodeTracker[AllocationPolicy]):
     """Episodes under an `AllocationPolicy`."""
 
     def __init__(
         self, policy: AllocationPolicy, budgets: ArrayLike, streams: EpisodeStreams
     ) -> None:
         """Starts one episode for each stream."""
-        self._policy = policy
         self._plans: dict[tuple[int, int], Plan] = {}
         self._chosen: list[tuple[Plan, int, IntArray]]  # vertex of a plan, and who plays it
-        super().__init__(policy.budget_range, budgets, streams)
+        super().__init__(policy, budgets, streams)
 
     def _plan(self, state: int) -> Plan:
         step = self._step if self._policy.n_steps is not None else 0

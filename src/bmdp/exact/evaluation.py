@@ -18,7 +18,7 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import checked_grid
-from bmdp.policies.protocol import Options
+from bmdp.policies.decisions import Options
 
 _ON_GRID = 1e-9  # how far from a grid point a budget may lie, relative to the grid's range
 
@@ -32,7 +32,7 @@ class KnownPolicy(Protocol):
 
 
 @runtime_checkable
-class StagedPolicy(Protocol):
+class ClockedPolicy(Protocol):
     """A policy that looks at the clock."""
 
     def at_step(self, step: int) -> KnownPolicy:
@@ -72,7 +72,7 @@ def policy_matrix(
 
 
 def evaluate_policy(
-    model: FiniteBMDP, policy: KnownPolicy | StagedPolicy, beta_grid: ArrayLike
+    model: FiniteBMDP, policy: KnownPolicy | ClockedPolicy, beta_grid: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
     """Returns reward and cost of a budgeted policy from every state and budget, each `[S, B]`.
 
@@ -106,7 +106,7 @@ def evaluate_policy(
     else:
         v_r = v_c = np.zeros(model.n_states * len(grid))
         for step in reversed(range(model.horizon)):
-            now = policy.at_step(step) if isinstance(policy, StagedPolicy) else policy
+            now = policy.at_step(step) if isinstance(policy, ClockedPolicy) else policy
             if not isinstance(now, KnownPolicy):
                 raise PolicyError(f"evaluate_policy needs a policy with `options`; {_named(now)}.")
             pairs, reward, cost = _on_pairs(model, now, grid)

@@ -19,8 +19,9 @@ from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import QTables, checked_grid, distance, optimality_operator, zero_q
 from bmdp.frontier import Frontier
+from bmdp.policies.decisions import Randomness, episode_streams
 from bmdp.policies.hull import HullPolicy, TabularQ
-from bmdp.policies.protocol import Policy, Randomness, StepTracker, episode_streams, state_rows
+from bmdp.policies.protocol import Policy, StepTracker
 from bmdp.policies.stored import storable
 
 
@@ -160,4 +161,4 @@ class StagedHullPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
-        return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return StepTracker(self, budgets, episode_streams(rng, states))

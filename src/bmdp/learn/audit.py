@@ -29,7 +29,7 @@ def audited(
         stages: as for `fitted_evaluation`.
     """
     audits = [fit.result() for fit in evaluated(policy, batch, terms, stages)]
-    return AuditedPolicy(policy, tuple(reversed(audits)), terms.grid)
+    return AuditedPolicy(policy, tuple(reversed(audits)), terms.beta_grid)
 
 
 def expected_at(

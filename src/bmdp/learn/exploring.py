@@ -11,18 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import require_share
 from bmdp.errors import ConfigError
-from bmdp.policies.protocol import (
-    Decisions,
-    EpisodeTracker,
-    OneStepPolicy,
-    Policy,
-    Randomness,
-    SteppedPolicy,
-    episode_streams,
-    idle_decisions,
-    state_rows,
-)
+from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
+from bmdp.policies.protocol import OneStepPolicy, Policy, SteppedPolicy
 from bmdp.policies.stored import storable
+from bmdp.policies.trackers import EpisodeTracker
 from bmdp.randomness import EpisodeStreams
 
 
@@ -77,21 +69,20 @@ class ExploringPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> ExploringTracker:
         """Starts `N` episodes."""
-        return ExploringTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return ExploringTracker(self, budgets, episode_streams(rng, states))
 
 
-class ExploringTracker(EpisodeTracker):
+class ExploringTracker(EpisodeTracker[ExploringPolicy]):
     """Episodes under an `ExploringPolicy`."""
 
     def __init__(
         self, policy: ExploringPolicy, budgets: ArrayLike, streams: EpisodeStreams
     ) -> None:
         """Starts one episode for each stream."""
-        self._policy = policy
         self._epsilon = policy.epsilon(streams.episodes)
         self._left = np.zeros(len(streams), np.int64)  # steps for which an action is still held
         self._held = np.zeros(len(streams), np.int64)
-        super().__init__(policy.budget_range, budgets, streams)
+        super().__init__(policy, budgets, streams)
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
         policy, going = self._policy, ~self._ended

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from bmdp.arrays import FloatArray
-from bmdp.checks import require_choice, require_count, require_from_0, require_share
+from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
 from bmdp.errors import ConfigError
 from bmdp.models import EncoderNet, FrontierNet, Model, Regression
 
@@ -71,10 +71,8 @@ class FitConfig(ABC):
         """Checks the settings."""
         require_share("gamma", self.gamma)
         require_share("cost_gamma", self.discount_of_costs)
-        low, high = self.budget_range
-        if not (np.isfinite([low, high]).all() and low < high):
-            raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
-        object.__setattr__(self, "budget_range", (float(low), float(high)))
+        require_rising("budget_range", self.budget_range)
+        object.__setattr__(self, "budget_range", tuple(map(float, self.budget_range)))
         for name, least in (("iterations", 1), ("chunk", 1), ("folds", 2)):
             require_count(name, getattr(self, name), least)
         if self.acting == "crossed" and self.n_models > 2:
@@ -242,5 +240,4 @@ class FTQConfig:
             raise ConfigError(f"price must be finite; got {self.price}.")
         require_count("iterations", self.iterations, 1)
         require_from_0("stop_delta", self.stop_delta)
-        if not self.budget_range[0] < self.budget_range[1]:
-            raise ConfigError(f"budget_range must be two rising numbers; got {self.budget_range}.")
+        require_rising("budget_range", self.budget_range)

@@ -29,14 +29,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only, real_array, require_shape
+from bmdp.arrays import BoolArray, FloatArray, IntArray, freeze_columns, real_array
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.errors import BudgetError, DataError, PolicyError
 from bmdp.learn.policy_fit import PolicyFit, Terms
 from bmdp.learn.stages import told_by_step
 from bmdp.models import KernelModel, Model
-from bmdp.policies.protocol import OneStepPolicy, SteppedPolicy, admitted_budgets
+from bmdp.policies.decisions import admitted_budgets
+from bmdp.policies.protocol import OneStepPolicy, SteppedPolicy
 
 StageKind = Literal["none", "own", "shared"]
 
@@ -66,10 +67,7 @@ class Prediction:
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
-        for name in ("budgets", "reward", "cost"):
-            values = real_array(f"Prediction.{name}", getattr(self, name))
-            require_shape(f"Prediction.{name}", values, np.shape(self.budgets)[:1], "[M]")
-            object.__setattr__(self, name, read_only(values))
+        freeze_columns(self, "[M]")
 
 
 def fitted_evaluation(  # noqa: PLR0913
@@ -143,7 +141,7 @@ def fitted_evaluation(  # noqa: PLR0913
     starts = first_rows(batch)
     terms = Terms(
         model=SMOOTH if model is None else model,
-        grid=np.linspace(*policy.budget_range, n_budgets),
+        beta_grid=np.linspace(*policy.budget_range, n_budgets),
         discounts=discounts,
         reward_scale=float(np.abs(batch.reward).max()) or 1.0,
         n_actions=batch.n_actions,
@@ -190,7 +188,7 @@ def evaluated(
 def _iterate(policy: OneStepPolicy, fit: PolicyFit, iterations: int) -> PolicyFit:
     """Fits the values of a policy that does the same at all steps, again and again."""
     states = list(fit.next_states())
-    choices = fit.terms.choices(policy, states, fit.terms.grid)
+    choices = fit.terms.choices(policy, states, fit.terms.beta_grid)
     targets = fit.learn("iteration-0", None)
     for iteration in range(1, iterations):
         before, targets = targets, fit.learn(f"iteration-{iteration}", fit.worth(states, choices))
@@ -245,7 +243,7 @@ def _go_back(policy: SteppedPolicy, steps: _Steps) -> Iterator[PolicyFit]:
     for step in reversed(range(steps.last)):
         fit = steps.fit(step)
         states = [steps.as_seen_at(step + 1, part) for part in fit.next_states()]
-        choices = fit.terms.choices(policy.at_step(step + 1), states, fit.terms.grid)
+        choices = fit.terms.choices(policy.at_step(step + 1), states, fit.terms.beta_grid)
         fit.learn(f"step-{step}", later.worth(states, choices))
         later = fit
         yield later

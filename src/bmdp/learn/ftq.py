@@ -57,12 +57,12 @@ class FTQ:
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
         """
-        fit = PricedFit(self.config, batch, seed, device_of(self.config.model, device))
+        fit = OnePriceFit(self.config, batch, seed, device_of(self.config.model, device))
         run_iterations(fit, self.config.iterations, on_record, keeper)
         return PricedPolicy(fit.models.result(0), self.config.price, *self.config.budget_range)
 
 
-class PricedFit:
+class OnePriceFit:
     """A model in training on one batch, and the values that it is fitted to."""
 
     def __init__(

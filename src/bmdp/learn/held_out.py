@@ -95,7 +95,7 @@ class HeldOut:
         assert isinstance(self.learner, BFTQConfig)
         terms = Terms(
             model=self._model,
-            grid=self.learner.beta_grid,
+            beta_grid=self.learner.beta_grid,
             discounts=(self.learner.gamma, self.learner.discount_of_costs),
             reward_scale=float(np.abs(self.batch.reward).max()) or 1.0,
             n_actions=self.batch.n_actions,

@@ -21,8 +21,9 @@ from bmdp.models import Model, Regression
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
 from bmdp.policies.audited import BoundedQ
+from bmdp.policies.decisions import Options
 from bmdp.policies.expectation import Places, expected, places_of
-from bmdp.policies.protocol import OneStepPolicy, Options
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.staged import NarrowQ
 
 _CHUNK = 16_384  # states that are valued at a time
@@ -33,7 +34,7 @@ class Terms:
     """What all models of an evaluation share."""
 
     model: Model
-    grid: FloatArray  # [B]
+    beta_grid: FloatArray  # [B]
     discounts: tuple[float, float]  # of rewards and of costs
     reward_scale: float
     n_actions: int
@@ -57,7 +58,7 @@ class Terms:
                 f"the policy plays action {unknown[0]}; the batch has actions 0 to "
                 f"{self.n_actions - 1}."
             )
-        return places_of(options, self.grid)
+        return places_of(options, self.beta_grid)
 
 
 class PolicyFit:
@@ -75,12 +76,12 @@ class PolicyFit:
             actions=batch.action,
             members=np.ones((1, len(batch)), np.bool_),
             n_actions=terms.n_actions,
-            beta_grid=terms.grid,
+            beta_grid=terms.beta_grid,
             reward_scale=terms.reward_scale,
             seed=terms.seed,
         )
         self.models = make_fitter(terms.model, problem, Regression(), self.device)
-        self.bounds = np.zeros((2, 2, terms.n_actions, len(terms.grid)), np.float32)
+        self.bounds = np.zeros((2, 2, terms.n_actions, len(terms.beta_grid)), np.float32)
 
     def next_states(self) -> Iterator[FloatArray]:
         """Those of rows that go on, some at a time."""
@@ -93,12 +94,12 @@ class PolicyFit:
         Returns what it was fitted to, `[N, B, 2]`, of scaled rewards.
         """
         own = np.stack((self.batch.reward / self.terms.reward_scale, self.batch.cost), axis=-1)
-        targets = np.repeat(own[:, None], len(self.terms.grid), axis=1)
+        targets = np.repeat(own[:, None], len(self.terms.beta_grid), axis=1)
         if following is not None:
             targets[self.going] += np.array(self.terms.discounts) * following
         budgets, values = (
             torch.tensor(array, dtype=torch.float32, device=self.device)
-            for array in (self.terms.grid, targets)
+            for array in (self.terms.beta_grid, targets)
         )
         if not self.terms.model.covers_grid:
             budgets = budgets.expand(len(values), -1)
@@ -112,7 +113,7 @@ class PolicyFit:
             np.moveaxis(expected(self._values(part), chosen), 1, 2)
             for part, chosen in zip(states, choices, strict=True)
         ]
-        return np.concatenate(parts) if parts else np.empty((0, len(self.terms.grid), 2))
+        return np.concatenate(parts) if parts else np.empty((0, len(self.terms.beta_grid), 2))
 
     def result(self) -> BoundedQ:
         """The values as they are, of rewards as they are, as a function that can be stored."""

@@ -7,6 +7,7 @@ from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.calibrated import CalibratedPolicy, Certificate
 from bmdp.policies.combined import EpsilonGreedy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.decisions import Decision
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.limits import discounted_budget
@@ -14,9 +15,10 @@ from bmdp.policies.loading import load_policy
 from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.priced import PriceDial, PricedPolicy
-from bmdp.policies.protocol import BudgetedPolicy, Decision, OneStepPolicy, Policy, Tracker
+from bmdp.policies.protocol import BudgetedPolicy, OneStepPolicy, Policy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.policies.staged import StagedPolicy
+from bmdp.policies.trackers import Tracker
 
 __all__ = [
     "AuditedPolicy",

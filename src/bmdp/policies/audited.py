@@ -18,17 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus, Frontier, best_mixtures, upper_frontier
+from bmdp.policies.decisions import Decisions, Randomness, episode_streams
 from bmdp.policies.expectation import expected, places_of
 from bmdp.policies.hull import QFunction
-from bmdp.policies.protocol import (
-    Decisions,
-    OneStepPolicy,
-    Policy,
-    Randomness,
-    StepTracker,
-    episode_streams,
-    state_rows,
-)
+from bmdp.policies.protocol import OneStepPolicy, Policy, StepTracker
 from bmdp.policies.staged import StagedPolicy
 from bmdp.policies.stored import storable
 from bmdp.randomness import EpisodeStreams
@@ -91,7 +84,7 @@ class AuditedPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> AuditedTracker:
         """Starts `N` episodes."""
-        return AuditedTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return AuditedTracker(self, budgets, episode_streams(rng, states))
 
     def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
         """Returns what it can get from a state; `index` is the number of an inner budget."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, read_only, real_array, require_shape
+from bmdp.arrays import FloatArray, freeze_columns
 from bmdp.errors import ConfigError, DataError
+from bmdp.policies.decisions import Randomness
 from bmdp.policies.portfolio import Portfolio, PortfolioTracker
-from bmdp.policies.protocol import Policy, Randomness
+from bmdp.policies.protocol import Policy
 from bmdp.policies.stored import storable
 
 
@@ -54,14 +55,9 @@ class Certificate:
         """Checks shapes, and makes arrays read-only."""
         low, high = self.cost_range
         object.__setattr__(self, "cost_range", (float(low), float(high)))
-        n_members = np.shape(self.cost_mean)[:1]
-        if n_members == (0,):
+        if np.shape(self.cost_mean)[:1] == (0,):
             raise DataError("Certificate.cost_mean must have at least one member.")
-        for field in fields(self):
-            if field.type == "FloatArray":
-                values = real_array(f"Certificate.{field.name}", getattr(self, field.name))
-                require_shape(f"Certificate.{field.name}", values, n_members, "[K]")
-                object.__setattr__(self, field.name, read_only(values.astype(np.float64)))
+        freeze_columns(self, "[K]")
 
     @property
     def n_members(self) -> int:

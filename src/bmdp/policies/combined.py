@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
 from bmdp.errors import ConfigError
-from bmdp.policies.protocol import Decisions, OneStepPolicy, idle_decisions
+from bmdp.policies.decisions import Decisions, idle_decisions
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
 

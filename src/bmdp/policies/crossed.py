@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError
 from bmdp.frontier import Frontier, best_mixtures, upper_frontier
+from bmdp.policies.decisions import Decision, Decisions, Options
 from bmdp.policies.greedy import PLAIN, GreedyRule, at, crossed_share
-from bmdp.policies.hull import HullPolicy, QFunction, mixtures_at
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
+from bmdp.policies.hull import HullPolicy, QFunction, augmented_actions, mixtures_at
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
 
@@ -113,7 +114,7 @@ class CrossedPolicy(OneStepPolicy):
             _where(heads, first, second), _where(heads, second, first), budgets
         )
         point = np.where(uniforms[:, 1] < shares, points[:, 1], points[:, 0])
-        return Decision(*self._augmented(point), status)
+        return Decision(*augmented_actions(point, self.beta_grid), status)
 
     def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the two augmented actions of each way round, and their probabilities."""
@@ -122,7 +123,7 @@ class CrossedPolicy(OneStepPolicy):
         others, other_shares, _ = self._mixture(second, first, budgets)
         every = np.concatenate((points, others), axis=1)
         chances = np.stack((1 - shares, shares, 1 - other_shares, other_shares), axis=1) / 2
-        return Options(*self._augmented(every), chances)
+        return Options(*augmented_actions(every, self.beta_grid), chances)
 
     def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the same for all budgets `[L]`, from one frontier of each function."""
@@ -135,7 +136,7 @@ class CrossedPolicy(OneStepPolicy):
                 strict=True,
             )
         )
-        return Options(*self._augmented(points), chances / 2)
+        return Options(*augmented_actions(points, self.beta_grid), chances / 2)
 
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns the frontier of the mean of both; `index` is a * B + b of a vertex."""
@@ -170,11 +171,6 @@ class CrossedPolicy(OneStepPolicy):
         shares = crossed_share(at(costs, lower), at(costs, upper), budgets)
         shares = np.where(lower == upper, 0.0, shares)
         return points, np.stack((1 - shares, shares), axis=-1)
-
-    def _augmented(self, points: Any) -> tuple[Any, FloatArray]:
-        """Actions and next budgets of points."""
-        n_budgets = len(self.beta_grid)
-        return points // n_budgets, self.beta_grid[points % n_budgets]
 
 
 def _where(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bmdp.arrays import FloatArray, IntArray
-from bmdp.policies.protocol import Options
+from bmdp.policies.decisions import Options
 
 
 class Places(NamedTuple):

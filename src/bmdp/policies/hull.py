@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
 from bmdp.errors import DataError
 from bmdp.frontier import Frontier, best_mixtures, frontier_vertices, upper_frontier
+from bmdp.policies.decisions import Decision, Decisions, Options
 from bmdp.policies.greedy import PLAIN, GreedyRule
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
 QFunction: TypeAlias = Callable[[NDArray[Any]], tuple[FloatArray, FloatArray]]
@@ -98,29 +99,24 @@ class HullPolicy(OneStepPolicy):
         """Draws from the best mixture at each state."""
         mixtures = best_mixtures(*self._points(states), budgets)
         point = np.where(uniforms[:, 0] < mixtures.p_upper, mixtures.upper, mixtures.lower)
-        return Decision(*self._augmented(point), mixtures.status)
+        return Decision(*augmented_actions(point, self.beta_grid), mixtures.status)
 
     def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the two augmented actions of each mixture, and their probabilities."""
         mixtures = best_mixtures(*self._points(states), budgets)
         points = np.stack((mixtures.lower, mixtures.upper), axis=1)
         chances = np.stack((1 - mixtures.p_upper, mixtures.p_upper), axis=1)
-        return Options(*self._augmented(points), chances)
+        return Options(*augmented_actions(points, self.beta_grid), chances)
 
     def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the mixtures of each state at all budgets `[L]`, from its one frontier."""
         points, chances = mixtures_at(*self._points(states), budgets)
-        return Options(*self._augmented(points), chances)
+        return Options(*augmented_actions(points, self.beta_grid), chances)
 
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
         costs, rewards = self._points(np.asarray(state)[None])
         return upper_frontier(costs[0], rewards[0])
-
-    def _augmented(self, points: IntArray) -> tuple[IntArray, FloatArray]:
-        """Actions and next budgets of points."""
-        n_budgets = len(self.beta_grid)
-        return points // n_budgets, self.beta_grid[points % n_budgets]
 
     def _points(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Costs and rewards of all augmented actions, `[N, A * B]`."""
@@ -129,6 +125,11 @@ class HullPolicy(OneStepPolicy):
         require_shape("q_r", q_r, wanted, f"[{len(states)}, A, {len(self.beta_grid)}]")
         require_shape("q_c", q_c, q_r.shape, "of q_r")
         return self.rule.points(q_r, q_c)
+
+
+def augmented_actions(points: IntArray, beta_grid: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Actions and next budgets of points, which are numbered a * B + b."""
+    return points // len(beta_grid), beta_grid[points % len(beta_grid)]
 
 
 def mixtures_at(

@@ -18,29 +18,22 @@ thought to fit the budget left. It tosses no coin.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import require_choice, require_from_0, require_share
+from bmdp.checks import require_choice, require_from_0, require_rising, require_share
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus, Frontier, best_mixtures
+from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
 from bmdp.policies.greedy import lowered
 from bmdp.policies.priced import PriceDial, PricedPoints
-from bmdp.policies.protocol import (
-    Decisions,
-    EpisodeTracker,
-    Policy,
-    Randomness,
-    episode_streams,
-    idle_decisions,
-    state_rows,
-)
+from bmdp.policies.protocol import Policy
 from bmdp.policies.staged import StagedPolicy
 from bmdp.policies.stored import storable
-from bmdp.randomness import EpisodeStreams
+from bmdp.policies.trackers import EpisodeTracker
 
 PriceDials: TypeAlias = PriceDial | StagedPolicy
 
@@ -90,7 +83,7 @@ class MultiplierPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
         """Starts `N` episodes."""
-        return MultiplierTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return MultiplierTracker(self, budgets, episode_streams(rng, states))
 
 
 @storable
@@ -129,21 +122,14 @@ class SwitchingPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> SwitchingTracker:
         """Starts `N` episodes."""
-        return SwitchingTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return SwitchingTracker(self, budgets, episode_streams(rng, states))
 
 
-class _PricedTracker(EpisodeTracker):
+PricedT = TypeVar("PricedT", MultiplierPolicy, SwitchingPolicy)
+
+
+class _PricedTracker(EpisodeTracker[PricedT]):
     """Episodes that look at what prices do; budgets left are those held less what was paid."""
-
-    def __init__(
-        self,
-        policy: MultiplierPolicy | SwitchingPolicy,
-        budgets: ArrayLike,
-        streams: EpisodeStreams,
-    ) -> None:
-        """Starts one episode for each stream."""
-        self._policy = policy
-        super().__init__(policy.budget_range, budgets, streams)
 
     def _points(self, states: NDArray[Any]) -> PricedPoints:
         return _at(self._policy.dial, self._step).points(states)
@@ -154,10 +140,8 @@ class _PricedTracker(EpisodeTracker):
         self._budgets = np.where(self._ended | ended, self._budgets, left).clip(self._policy.low)
 
 
-class MultiplierTracker(_PricedTracker):
+class MultiplierTracker(_PricedTracker[MultiplierPolicy]):
     """Episodes under a `MultiplierPolicy`; a price is chosen at the first decision after a move."""
-
-    _policy: MultiplierPolicy
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Has a price chosen at the next decision."""
@@ -211,7 +195,7 @@ class MultiplierTracker(_PricedTracker):
             self._seen = next_states, ~(self._ended | ended)
 
 
-class SwitchingTracker(_PricedTracker):
+class SwitchingTracker(_PricedTracker[SwitchingPolicy]):
     """Episodes under a `SwitchingPolicy`."""
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
@@ -242,6 +226,5 @@ def _check(dial: PriceDials, low: float, high: float, gamma: float) -> None:
     stages = dial.stages if isinstance(dial, StagedPolicy) else (dial,)
     if not all(isinstance(stage, PriceDial) for stage in stages):
         raise ConfigError("dial must be a PriceDial, or a StagedPolicy of them.")
-    if not -np.inf < low < high < np.inf:
-        raise ConfigError(f"low and high must be two rising numbers; got {low} and {high}.")
+    require_rising("low and high", (low, high))
     require_share("gamma", gamma)

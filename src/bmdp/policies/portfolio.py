@@ -26,19 +26,10 @@ from bmdp.arrays import (
 )
 from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
-from bmdp.policies.protocol import (
-    BudgetedPolicy,
-    Decisions,
-    EpisodeTracker,
-    Policy,
-    Randomness,
-    Tracker,
-    episode_streams,
-    idle_decisions,
-    state_rows,
-)
+from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
+from bmdp.policies.protocol import BudgetedPolicy, Policy
 from bmdp.policies.stored import storable
-from bmdp.randomness import EpisodeStreams
+from bmdp.policies.trackers import EpisodeTracker, Tracker
 
 
 @storable
@@ -189,18 +180,14 @@ class Portfolio(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> PortfolioTracker:
         """Starts `N` episodes."""
-        return PortfolioTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return PortfolioTracker(self, budgets, episode_streams(rng, states))
 
 
-class PortfolioTracker(EpisodeTracker):
+class PortfolioTracker(EpisodeTracker[Portfolio]):
     """Episodes under a `Portfolio`: those of one member are played together."""
 
-    def __init__(self, portfolio: Portfolio, budgets: ArrayLike, streams: EpisodeStreams) -> None:
-        """Starts one episode for each stream."""
-        self._portfolio = portfolio
-        self._status: IntArray
-        self._followed: list[tuple[IntArray, Tracker]] | None
-        super().__init__(portfolio.budget_range, budgets, streams)
+    _status: IntArray
+    _followed: list[tuple[IntArray, Tracker]] | None
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Has members chosen again at the next decision."""
@@ -224,7 +211,7 @@ class PortfolioTracker(EpisodeTracker):
 
     def _toss(self, states: NDArray[Any]) -> list[tuple[IntArray, Tracker]]:
         """Starts each episode that is going on under one of the members."""
-        portfolio = self._portfolio
+        portfolio = self._policy
         followed: list[tuple[IntArray, Tracker]] = []
         found = portfolio.mixtures(self._budgets)
         draws = self._streams.child("coin").uniforms(self._step, 1)[:, 0]

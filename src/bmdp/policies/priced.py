@@ -12,8 +12,9 @@ from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_sha
 from bmdp.checks import require_from_0
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus, Frontier, upper_frontier
+from bmdp.policies.decisions import Decision, Decisions, Options
 from bmdp.policies.hull import QFunction
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy, Options
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
 

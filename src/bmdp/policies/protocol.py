@@ -19,89 +19,27 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape
-from bmdp.checks import require_count
-from bmdp.errors import BudgetError, PolicyError
+from bmdp.arrays import BoolArray, FloatArray
+from bmdp.errors import PolicyError
 from bmdp.frontier import BudgetStatus
+from bmdp.policies.decisions import (
+    Decision,
+    Decisions,
+    OneDecision,
+    Options,
+    Randomness,
+    admitted_budgets,
+    episode_streams,
+    idle_decisions,
+    state_rows,
+)
 from bmdp.policies.stored import to_stored, write_stored
-from bmdp.randomness import EpisodeStreams
-
-ActionT = TypeVar("ActionT")
-BudgetT = TypeVar("BudgetT")
-StatusT = TypeVar("StatusT")
-
-
-class Decision(NamedTuple, Generic[ActionT, BudgetT, StatusT]):
-    """What to do now, the budget to hold next, and how the budget lay to the frontier.
-
-    One of each from `act`, arrays `[N]` from `decide`.
-
-    Paper: the augmented action (a, beta_a) of Section 2.
-
-    >>> from bmdp.policies import HullPolicy, TabularQ
-    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
-    >>> HullPolicy(q, [0.0, 1.0]).act(0, 1.0, np.random.default_rng(0))
-    Decision(action=1, next_budget=0.0, status=<BudgetStatus.SLACK: 2>)
-    """
-
-    action: ActionT  # number of an action
-    next_budget: BudgetT  # in expected discounted cost, from the next state on
-    status: StatusT  # of the budget held
-
-
-OneDecision: TypeAlias = Decision[int, float, BudgetStatus]
-Decisions: TypeAlias = Decision[IntArray, FloatArray, IntArray]
-"""The same three as arrays `[N]`."""
-
-
-class Options(NamedTuple):
-    """What a policy may do at `N` states with their budgets, `J` things at each.
-
-    `[N, L, J]` where each state is asked at `L` budgets.
-    """
-
-    action: IntArray  # [N, J]
-    next_budget: FloatArray  # [N, J]
-    probability: FloatArray  # [N, J], rows sum to 1
-
-
-Randomness: TypeAlias = np.random.Generator | EpisodeStreams
-
-
-class Tracker(Protocol):
-    """A batch of `N` episodes under one policy.
-
-    Paper: Eq. 2, the budget handed on is the one held next.
-
-    >>> from bmdp.policies import HullPolicy, TabularQ
-    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
-    >>> policy = HullPolicy(q, beta_grid=[0.0, 1.0])
-    >>> tracker = policy.start([0, 0], budgets=[0.0, 1.0], rng=np.random.default_rng(0))
-    >>> tracker.decide([0, 0]).action.tolist(), tracker.budgets.tolist()
-    ([0, 1], [0.0, 0.0])
-    >>> tracker.observe(costs=[0.0, 1.0], next_states=[0, 0], ended=[False, True])
-    >>> tracker.set_budget(1.0)
-    >>> tracker.decide([0, 0]).action.tolist()  # the second one is over: its 0 means nothing
-    [1, 0]
-    """
-
-    @property
-    def budgets(self) -> FloatArray:
-        """Budgets held now, `[N]`."""
-
-    def decide(self, states: ArrayLike) -> Decisions:
-        """Returns what to do at the states `[N, ...]`. Rows of ended episodes mean nothing."""
-
-    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
-        """Takes note of what followed: costs paid, next states, which episodes ended, `[N]`."""
-
-    def set_budget(self, budgets: ArrayLike) -> None:
-        """Replaces the budgets held, `[N]` or one for all, from the next decision on."""
+from bmdp.policies.trackers import EpisodeTracker, Tracker
 
 
 class BudgetedPolicy(Protocol):
@@ -254,67 +192,7 @@ class OneStepPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
-        return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
-
-
-class EpisodeTracker(ABC):
-    """What all trackers share: budgets, streams, which episodes ended, and whose turn it is."""
-
-    def __init__(
-        self, budget_range: tuple[float, float], budgets: ArrayLike, streams: EpisodeStreams
-    ) -> None:
-        """Starts one episode for each stream."""
-        self._budget_range, self._streams, self._step = budget_range, streams, 0
-        self._ended: BoolArray = np.zeros(len(streams), np.bool_)
-        self._has_decided = False
-        self._budgets: FloatArray
-        self.set_budget(budgets)
-
-    @property
-    def budgets(self) -> FloatArray:
-        """Budgets held now, `[N]`."""
-        return self._budgets.copy()
-
-    def begin_at(self, step: int) -> None:
-        """Says that the episodes are at a step already: a policy takes over in the middle.
-
-        Raises:
-            ConfigError: if it is not a whole number from 0 on.
-            PolicyError: if the first decision was made.
-        """
-        require_count("step", step, 0)
-        if self._step:
-            raise PolicyError("tracker.begin_at must be called once, before the first decision.")
-        self._step = step
-
-    def decide(self, states: ArrayLike) -> Decisions:
-        """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""
-        if self._has_decided:
-            raise PolicyError("tracker.decide was called twice: call tracker.observe in between.")
-        decision = self._decide(state_rows(states, len(self._streams)))
-        self._has_decided = True
-        self._budgets, self._step = decision.next_budget.copy(), self._step + 1
-        return decision
-
-    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
-        """Takes note of what followed."""
-        if not self._has_decided:
-            raise PolicyError("tracker.observe must follow tracker.decide.")
-        ended_now = ended_episodes(ended, len(self._streams))
-        self._observe(np.broadcast_to(costs, ended_now.shape), np.asarray(next_states), ended_now)
-        self._ended, self._has_decided = self._ended | ended_now, False
-
-    def set_budget(self, budgets: ArrayLike) -> None:
-        """Replaces the budgets held, from the next decision on."""
-        self._budgets = admitted_budgets(budgets, len(self._streams), self._budget_range)
-
-    @abstractmethod
-    def _decide(self, states: NDArray[Any]) -> Decisions:
-        """Returns what to do at the states."""
-
-    @abstractmethod
-    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        """Takes note of what followed."""
+        return StepTracker(self, budgets, episode_streams(rng, states))
 
 
 class SteppedPolicy(Protocol):
@@ -328,13 +206,8 @@ class SteppedPolicy(Protocol):
         """Returns what it does at one step."""
 
 
-class StepTracker(EpisodeTracker):
+class StepTracker(EpisodeTracker[SteppedPolicy]):
     """Episodes under a policy with one-step forms: hands each budget on to the next decision."""
-
-    def __init__(self, policy: SteppedPolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
-        """Starts one episode for each stream."""
-        self._policy = policy
-        super().__init__(policy.budget_range, budgets, streams)
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
         now, going = self._policy.at_step(self._step), ~self._ended
@@ -347,65 +220,3 @@ class StepTracker(EpisodeTracker):
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
         """Does nothing: what followed does not matter to a one-step policy."""
-
-
-def admitted_budgets(
-    budgets: ArrayLike, n_rows: int, budget_range: tuple[float, float]
-) -> NDArray[np.float64]:
-    """Returns budgets `[N]` that a policy takes; one for all may be given.
-
-    Raises:
-        BudgetError: naming the first that is not a number, or below the range.
-        DataError: if there are not `N`.
-
-    >>> admitted_budgets(0.5, 2, (0.0, 1.0))
-    array([0.5, 0.5])
-    """
-    held = real_array("budgets", budgets).astype(np.float64)
-    if held.ndim == 0:
-        held = np.full(n_rows, held)
-    require_shape("budgets", held, (n_rows,), "[N]")
-    low, high = budget_range
-    refused = np.flatnonzero(~(held >= low))  # NaN included
-    if len(refused):
-        i = int(refused[0])
-        raise BudgetError(
-            f"budgets must be numbers from {low:g} on (budget_range is {low:g} to {high:g}); "
-            f"got {held[i]:g} at [{i}]."
-        )
-    return held
-
-
-def episode_streams(rng: Randomness, n_episodes: int) -> EpisodeStreams:
-    """Returns one stream for each episode: those given, or new ones from a generator."""
-    if isinstance(rng, EpisodeStreams):
-        if len(rng) != n_episodes:
-            raise PolicyError(
-                f"rng must have one stream for each of {n_episodes} episodes; got {len(rng)}."
-            )
-        return rng
-    return EpisodeStreams.from_generator(rng, n_episodes)
-
-
-def idle_decisions(budgets: FloatArray) -> Decisions:
-    """Decisions of ended episodes: action 0, the budget as it is, SLACK."""
-    status = np.full(len(budgets), BudgetStatus.SLACK, np.int8)
-    return Decision(np.zeros(len(budgets), np.int64), budgets.copy(), status)
-
-
-def ended_episodes(ended: ArrayLike, n_rows: int) -> BoolArray:
-    """Checks the mask of ended episodes, `[N]` or one for all."""
-    mask = np.asarray(ended, np.bool_)
-    if mask.ndim == 0:
-        mask = np.full(n_rows, mask)
-    require_shape("ended", mask, (n_rows,), "[N]")
-    return mask
-
-
-def state_rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
-    """States as an array `[N, ...]`."""
-    rows = np.asarray(states)
-    if rows.ndim == 0 or (n_rows is not None and len(rows) != n_rows):
-        count = "[N, ...]" if n_rows is None else f"[{n_rows}, ...]"
-        require_shape("states", rows, (n_rows, *rows.shape[1:]), count)
-    return rows

@@ -35,9 +35,10 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
 from bmdp.arrays import FloatArray
-from bmdp.errors import ConfigError
+from bmdp.checks import require_choice, require_count, require_rising
 from bmdp.frontier import BudgetStatus
-from bmdp.policies.protocol import Decision, Decisions, OneStepPolicy
+from bmdp.policies.decisions import Decision, Decisions
+from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
 SPENDS = ("all", "at_most")
@@ -67,18 +68,9 @@ class RandomBudgetedPolicy(OneStepPolicy):
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        if self.n_actions < 1:
-            raise ConfigError(
-                f"RandomBudgetedPolicy.n_actions must be at least 1; got {self.n_actions}."
-            )
-        if not -np.inf < self.low < self.high < np.inf:
-            raise ConfigError(
-                f"RandomBudgetedPolicy.low must be below high; got {self.low} and {self.high}."
-            )
-        if self.spend not in SPENDS:
-            raise ConfigError(
-                f"RandomBudgetedPolicy.spend must be one of {SPENDS}; got {self.spend!r}."
-            )
+        require_count("n_actions", self.n_actions, 1)
+        require_rising("low and high", (self.low, self.high))
+        require_choice("spend", self.spend, SPENDS)
 
     @property
     def budget_range(self) -> tuple[float, float]:

@@ -11,15 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError, PolicyError
 from bmdp.frontier import Frontier
+from bmdp.policies.decisions import Randomness, episode_streams
 from bmdp.policies.hull import QFunction
-from bmdp.policies.protocol import (
-    OneStepPolicy,
-    Policy,
-    Randomness,
-    StepTracker,
-    episode_streams,
-    state_rows,
-)
+from bmdp.policies.protocol import OneStepPolicy, Policy, StepTracker
 from bmdp.policies.stored import storable
 
 
@@ -88,4 +82,4 @@ class StagedPolicy(Policy):
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
-        return StepTracker(self, budgets, episode_streams(rng, len(state_rows(states))))
+        return StepTracker(self, budgets, episode_streams(rng, states))

@@ -16,8 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from bmdp.errors import BmdpError, StoreError
+from bmdp.folders import replace_folder
 
 T = TypeVar("T")
 
@@ -118,22 +117,7 @@ def write_stored(
     target = Path(folder)
     if target.exists() and not overwrite:
         raise StoreError(f"{target} exists already: choose another folder, or pass overwrite=True.")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            _write_part(stored, aside / "new")
-            files = sorted(p for p in (aside / "new").rglob("*") if p.is_file())
-            hashes = {p.relative_to(aside / "new").as_posix(): _sha256(p) for p in files}
-            manifest = {"schema": SCHEMA, "files": hashes}
-            (aside / "new" / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-            if target.exists():
-                target.rename(aside / "old")
-            (aside / "new").rename(target)
-        finally:
-            shutil.rmtree(aside)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
+    replace_folder(target, lambda new: _write_whole(stored, new))
 
 
 def read_stored(folder: str | os.PathLike[str]) -> Stored:
@@ -158,8 +142,17 @@ def read_stored(folder: str | os.PathLike[str]) -> Stored:
     return _read_part(source, set(files))
 
 
+def _write_whole(stored: Stored, folder: Path) -> None:
+    """Writes all parts, and then the manifest of their files."""
+    _write_part(stored, folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    hashes = {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+    manifest = {"schema": SCHEMA, "files": hashes}
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
 def _write_part(stored: Stored, folder: Path) -> None:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     value = {"kind": stored.kind, "settings": stored.settings, "parts": sorted(stored.parts)}
     (folder / _VALUE).write_text(json.dumps(value, indent=1))
     if stored.arrays:

@@ -11,9 +11,7 @@ All is made from what experiments wrote down: deleting a report and making it ag
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 from bmdp import __version__
 from bmdp.errors import StoreError
 from bmdp.experiments.catalog import CATALOG
+from bmdp.folders import replace_folder
 from bmdp.report.drawing import png_of
 from bmdp.report.page import page
 from bmdp.report.reading import REPORT, experiment_folders
@@ -61,7 +60,7 @@ def write_report(
     *,
     force: bool = False,
     made: str | None = None,
-) -> Path:
+) -> Report:
     """Writes the report of an experiment, or one for all experiments of a folder.
 
     An earlier report of the folder is replaced.
@@ -73,23 +72,12 @@ def write_report(
         made: the last line of the page; how and when it was made, if not given.
 
     Returns:
-        The page.
+        Where its page is, and what it says.
 
     Raises:
         StoreError: if there is no experiment, a `spec.json` is damaged, or `out` holds something
             else than a report.
     """
-    return build_report(folder, out, force=force, made=made).page
-
-
-def build_report(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    force: bool = False,
-    made: str | None = None,
-) -> Report:
-    """Writes a report as `write_report` does, and returns what is in it."""
     source = Path(folder)
     folders = experiment_folders(source)
     target = source / REPORT if out is None else Path(out)
@@ -104,7 +92,7 @@ def build_report(
         for told in several:
             _write_files(told, place)
 
-    _replace(target, write)
+    replace_folder(target, write)
     return Report(
         target / _PAGE,
         sum(len(told.chapter.drawings) + len(told.chapter.animations) for told in several),
@@ -196,29 +184,6 @@ def _is_report(folder: Path) -> bool:
         if any(inner.suffix not in suffixes or not inner.is_file() for inner in path.iterdir()):
             return False
     return True
-
-
-def _replace(target: Path, write: Callable[[Path], None]) -> None:
-    """Writes a folder aside, and puts it in its place, where an earlier one may be."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            new, old = aside / "new", aside / "old"
-            new.mkdir()
-            write(new)
-            if target.exists():
-                os.rename(target, old)
-            try:
-                os.rename(new, target)
-            except OSError:
-                if old.exists():
-                    os.rename(old, target)
-                raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
 
 
 def _named(told: Told, note: str, several: Sequence[Told]) -> str:

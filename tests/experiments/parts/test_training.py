@@ -20,8 +20,7 @@ from bmdp.learn import FTQ, BFTQConfig, FTQConfig, LagrangianConfig, LagrangianF
 from bmdp.learn.run_folder import RunFolder
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.policies import RandomBudgetedPolicy
-from pieces import Killed
-from training import SPEC
+from training import SPEC, Killed
 
 PRICES = (0.0, 5.0, 20.0)
 NETWORK = FTQConfig(

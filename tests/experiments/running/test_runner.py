@@ -63,6 +63,21 @@ def test_what_is_finished_is_not_done_again(tmp_path, inline):
     assert (tmp_path / "seed-1" / "number.json").exists()
 
 
+def test_seeds_can_be_added(tmp_path, inline):
+    run_experiment(COUNT, tmp_path, workers=1)
+    events = []
+    more = replace(COUNT, seeds=(0, 1, 5))
+    assert run_experiment(more, tmp_path, on_event=events.append) == ()
+    done = [event.task.name for event in events if event.task is not None]
+    assert done == [t.name for t in tasks_of(COUNTING, (5,)) if t.seed is not None]
+    header = ExperimentFolder(tmp_path).header
+    assert header["seeds"] == [0, 1, 5]
+    assert "--seeds 0,1,5" in header["command"]
+    with pytest.raises(StoreError, match=r"its seeds is \[0, 1, 5\], asked is \[0, 1\]"):
+        run_experiment(COUNT, tmp_path)
+    assert run_experiment(more, tmp_path) == ()
+
+
 def test_a_task_that_another_process_finished_meanwhile_is_left_as_it_is(tmp_path):
     folder = ExperimentFolder.of(tmp_path / "run", COUNT)
     folder.finish(Task("", 0), 1.0)

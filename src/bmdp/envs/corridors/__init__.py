@@ -1,6 +1,7 @@
 """Corridors: a safe way that pays little, a risky one that pays much, and the best mixtures."""
 
 from bmdp.envs.corridors.frontier import true_frontier
+from bmdp.envs.corridors.pictures import picture
 from bmdp.envs.corridors.task import (
     DOWN,
     LEFT,
@@ -11,7 +12,6 @@ from bmdp.envs.corridors.task import (
     CorridorsEnv,
     CorridorsState,
     CorridorsVectorEnv,
-    picture,
 )
 
 __all__ = [

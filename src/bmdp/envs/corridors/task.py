@@ -27,7 +27,6 @@ the authors' code; `noise="position"` adds it to the position, as the paper's ta
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -36,8 +35,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
-from bmdp.checks import require_count
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.checks import require_choice, require_count
+from bmdp.envs.corridors.maps import Map, many_corridors, two_corridors
+from bmdp.envs.corridors.pictures import picture
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
 from bmdp.envs.tasks import Outcome
 from bmdp.errors import ConfigError
@@ -58,15 +59,6 @@ class CorridorsState(NamedTuple):
     x: FloatArray  # [N], to the right
     y: FloatArray  # [N], downwards
     time: IntArray  # [N], steps made
-
-
-class Map(NamedTuple):
-    """Cells, row by row: what each pays and costs, and which are walls."""
-
-    reward: FloatArray  # [height, width]
-    cost: FloatArray  # [height, width]
-    wall: BoolArray  # [height, width]
-    start: float  # x of the start, in the top row
 
 
 @dataclass(frozen=True, init=False)
@@ -121,8 +113,7 @@ class Corridors:
         require_count("height", height, 3)
         if routes is not None:
             require_count("routes", routes, 2)
-        if noise not in ("heading", "position"):
-            raise ConfigError(f"noise must be 'heading' or 'position'; got {noise!r}.")
+        require_choice("noise", noise, ("heading", "position"))
         if np.shape(noise_std) not in ((), (2,)):
             raise ConfigError(f"noise_std must be one number, or two; got {noise_std}.")
         deviations = np.broadcast_to(np.asarray(noise_std, np.float64), (2,))
@@ -130,9 +121,9 @@ class Corridors:
             raise ConfigError(f"noise_std must be from 0 on; got {noise_std}.")
         steps = height + 3 + (routes or 0) if horizon is None else horizon
         require_count("horizon", steps, 1)
-        cells = _two_corridors(height)
+        cells = two_corridors(height)
         if routes is not None:
-            cells = _many_corridors(height, routes, steps)
+            cells = many_corridors(height, routes, steps)
         values = {
             "height": height,
             "noise_std": (float(deviations[0]), float(deviations[1])),
@@ -220,47 +211,6 @@ def _reflected(position: float, size: int) -> float:
     return position
 
 
-def _two_corridors(height: int) -> Map:
-    """The paper's map."""
-    reward, cost = np.zeros((2, height, 7))
-    wall = np.zeros((height, 7), np.bool_)
-    wall[1:, 2:5] = True
-    wall[:-1, [0, 6]] = True
-    rows = np.arange(1, height)
-    reward[rows, 1], reward[rows, 5] = rows, 10 * rows
-    reward[height - 1, [0, 6]] = 100
-    risky = 1 / (height + 2)
-    cost[0, [4, 5]] = cost[rows, 5] = cost[height - 1, 6] = risky
-    return Map(read_only(reward), read_only(cost), read_only(wall), 3.5)
-
-
-def _many_corridors(height: int, n_routes: int, horizon: int) -> Map:
-    """Corridors at every other column below the top row, from cheap to dear.
-
-    Walked straight, without noise and to the horizon, route j costs j / (k - 1) and earns 300 times
-    the square root of the share (j + 1) / k: strictly concave. All is earned in the last cell.
-    """
-    width = 2 * n_routes + 1
-    reward, cost = np.zeros((2, height, width))
-    wall = np.ones((height, width), np.bool_)
-    wall[0] = False
-    start = width // 2
-    for j in range(n_routes):
-        column = 2 * j + 1
-        distance = abs(column - start)
-        n_below = horizon - distance  # steps that end below the top row
-        n_last = n_below - (height - 2)  # of them, in the last cell
-        if n_last < 1:
-            raise ConfigError(
-                f"horizon must let all routes be walked: at least {distance + height - 1}; "
-                f"got {horizon}."
-            )
-        wall[:, column] = False
-        reward[height - 1, column] = 300 * np.sqrt((j + 1) / n_routes) / n_last
-        cost[1:, column] = j / (n_routes - 1) / n_below
-    return Map(read_only(reward), read_only(cost), read_only(wall), start + 0.5)
-
-
 class CorridorsEnv(TaskEnv):
     """One episode of corridors. `render_mode="rgb_array"` draws the map and the way so far.
 
@@ -282,7 +232,7 @@ class CorridorsEnv(TaskEnv):
         super().__init__(Corridors(**settings), render_mode)
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Returns a picture of the map with the way of this episode, `[height, width, 3]`."""
+        """Returns the map with the way of this episode, `[48 * height, 48 * width, 3]`."""
         if self.render_mode is None:
             return None
         task: Any = self.task
@@ -306,50 +256,3 @@ class CorridorsVectorEnv(TaskVectorEnv):
     def __init__(self, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
         """Takes the settings of `Corridors`."""
         super().__init__(Corridors(**settings), num_envs, render_mode)
-
-
-def picture(cells: Map, ways: list[FloatArray], *, scale: int = 48) -> NDArray[np.uint8]:
-    """Returns a picture of a map and of ways on it, `[height * scale, width * scale, 3]`.
-
-    Walls are dark; cells that pay are green, the more the darker, or red if they cost; each way is
-    a line with a dot at its end.
-
-    Args:
-        cells: the map.
-        ways: points (x, y) of each way, `[T, 2]`.
-        scale: pixels a cell.
-
-    >>> drawn = picture(Corridors().map, [np.array([[3.5, 0.5], [4.5, 0.5]])], scale=8)
-    >>> drawn.shape, drawn[4, 36].tolist()  # the dot
-    ((48, 56, 3), [20, 40, 140])
-    """
-    pay = np.clip(cells.reward / max(cells.reward.max(), 1e-9), 0, 1) ** 0.5
-    dear = cells.cost > 0
-    red = np.where(dear, 255, 255 - 120 * pay)
-    green = np.where(dear, 225 - 120 * pay, 255)
-    blue = np.where(dear, 225 - 120 * pay, 255 - 120 * pay)
-    plain = ~dear & (cells.reward == 0)
-    colours = np.stack([np.where(plain, 255, c) for c in (red, green, blue)], axis=-1)
-    colours[cells.wall] = 60
-    canvas = colours.repeat(scale, axis=0).repeat(scale, axis=1).astype(np.uint8)
-    canvas[::scale], canvas[:, ::scale] = 160, 160
-    for way in ways:
-        for begin, end in pairwise(way):
-            for share in np.linspace(0, 1, scale):
-                _dot(canvas, scale * (begin + share * (end - begin)), 1, (40, 70, 200))
-        _dot(canvas, scale * way[-1], scale // 8, (20, 40, 140))
-    return canvas
-
-
-def _dot(
-    canvas: NDArray[np.uint8], at: FloatArray, radius: int, colour: tuple[int, int, int]
-) -> None:
-    """Paints a disc."""
-    column, row = (int(v) for v in at)
-    rows, columns = np.ogrid[: canvas.shape[0], : canvas.shape[1]]
-    top, left = max(row - radius, 0), max(column - radius, 0)
-    part = np.s_[top : row + radius + 1, left : column + radius + 1]
-    inside = (rows[top : row + radius + 1] - row) ** 2 + (
-        columns[:, left : column + radius + 1] - column
-    ) ** 2 <= radius**2
-    canvas[part][inside] = colour

@@ -2,12 +2,12 @@
 
 from bmdp.envs.slot_filling.frontier import true_frontier
 from bmdp.envs.slot_filling.task import (
-    SUMMARISE,
     SlotFilling,
     SlotFillingEnv,
     SlotFillingState,
     SlotFillingVectorEnv,
 )
+from bmdp.envs.slot_filling.turns import SUMMARISE
 
 __all__ = [
     "SUMMARISE",

@@ -46,7 +46,6 @@ class BeliefTree:
     task: SlotFilling
     edges: FloatArray  # [bins - 1], of the normal number behind a score
     bin_chance: FloatArray  # [bins]
-    bin_right: FloatArray  # [bins], P(right | bin)
     levels: tuple[Level, ...]  # one for each turn but the last
     last: FloatArray  # [n], P(all right) of the beliefs of the last turn
 
@@ -73,14 +72,14 @@ def belief_tree(task: SlotFilling, n_bins: int) -> BeliefTree:
             last = _all_right(beliefs, task.slots, right)
             places = np.arange(last.size).reshape(last.shape)
             levels.append(Level(beliefs, places, np.zeros_like(places)))
-            return BeliefTree(task, edges, chance, right, tuple(levels), last.ravel())
+            return BeliefTree(task, edges, chance, tuple(levels), last.ravel())
         after = _outcomes(beliefs, task.slots, right)  # [n, outcomes, 2**slots]
         n, _, size = after.shape
         listed, order = _in_order(after.reshape(-1, size), task.slots)
         kept, following = np.unique(listed.round(_DIGITS), axis=0, return_inverse=True)
         levels.append(Level(beliefs, following.reshape(n, -1), order.reshape(n, -1)))
         beliefs = kept
-    return BeliefTree(task, edges, chance, right, (), beliefs[:, -1])
+    return BeliefTree(task, edges, chance, (), beliefs[:, -1])
 
 
 def score_bins(task: SlotFilling, n_bins: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -28,21 +28,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import require_choice, require_count
+from bmdp.checks import require_choice, require_count, require_share
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
+from bmdp.envs.slot_filling.turns import HANG_UP, NOTHING, USER_ACTS, Known, Speech, play_turn
 from bmdp.envs.tasks import Outcome, Task
 from bmdp.errors import ConfigError
 
-SUMMARISE = 0
-"""The action; those after it ask for a slot, by voice and then by key pad."""
-
-USER_ACTS = ("inform", "hang up", "deny")
-_NOTHING, _INFORM, _HANGUP, _DENY = -1, 0, 1, 2
 FEATURES = ("paper", "fraction", "belief")
 
 
@@ -62,24 +57,6 @@ class SlotFillingState(NamedTuple):
     turn: IntArray  # [N], from 0
     user_act: IntArray  # [N], the last; -1 before the first
     system_act: IntArray  # [N], the last; -1 before the first
-
-
-class Known(NamedTuple):
-    """What a turn changes: as in `SlotFillingState`."""
-
-    right: BoolArray
-    score: FloatArray
-    belief: FloatArray
-
-
-class Speech(NamedTuple):
-    """How users and the recogniser behave."""
-
-    error_rate: float
-    mean_wrong: float
-    mean_right: float
-    std: float
-    hang_up: float
 
 
 @dataclass(frozen=True)
@@ -126,9 +103,7 @@ class SlotFilling:
         for count, most in (("slots", 8), ("horizon", 10_000)):
             require_count(count, getattr(self, count), 1, most)
         for chance in ("error_rate", "hang_up"):
-            value = getattr(self, chance)
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{chance} must be a probability; got {value}.")
+            require_share(chance, getattr(self, chance))
         if not (np.isfinite(self.mean_wrong) and np.isfinite(self.mean_right)):
             raise ConfigError("mean_wrong and mean_right must be finite.")
         if not 0 < self.std < np.inf:
@@ -161,7 +136,7 @@ class SlotFilling:
         n = len(uniforms)
         belief = np.zeros((n, 2**self.slots))
         belief[:, 0] = 1
-        none = np.full(n, _NOTHING, np.int64)
+        none = np.full(n, NOTHING, np.int64)
         return SlotFillingState(
             np.zeros((n, self.slots), np.bool_),
             np.zeros((n, self.slots)),
@@ -175,9 +150,9 @@ class SlotFilling:
         """Plays one turn."""
         normal = ndtri(np.maximum(uniforms[:, 1], 2.0**-53))
         known = Known(state.right.copy(), state.score.copy(), state.belief.copy())
-        success, user_act = _turn(known, actions, uniforms[:, 0], normal, self.speech)
+        success, user_act = play_turn(known, actions, uniforms[:, 0], normal, self.speech)
         is_last = state.turn + 1 >= self.horizon
-        hung_up = (user_act == _HANGUP) & ~success
+        hung_up = (user_act == HANG_UP) & ~success
         following = SlotFillingState(*known, state.turn + 1, user_act, actions.copy())
         return Outcome(
             following,
@@ -207,69 +182,6 @@ class SlotFilling:
         return np.concatenate((lowest, state.score, when, user[:, :-1], system[:, :-1]), axis=1)
 
 
-@njit(cache=True)
-def _turn(
-    known: Known, actions: IntArray, chance: FloatArray, normal: FloatArray, speech: Speech
-) -> Any:
-    """Plays one turn of each dialogue, in place; returns success and what the user did."""
-    right, score, belief = known
-    n_slots = right.shape[1]
-    success = np.zeros(actions.shape[0], np.bool_)
-    user_act = np.full(actions.shape[0], _INFORM)
-    for n in range(actions.shape[0]):
-        if actions[n] == SUMMARISE:
-            success[n] = right[n].all()
-            user_act[n] = _INFORM if success[n] else _DENY
-            if not success[n]:
-                _rule_out_all_right(belief[n])
-        elif actions[n] <= n_slots:
-            slot = actions[n] - 1
-            right[n, slot] = chance[n] >= speech.error_rate
-            mean = speech.mean_right if right[n, slot] else speech.mean_wrong
-            heard = mean + speech.std * normal[n]
-            score[n, slot] = 1 / (1 + np.exp(-heard))
-            _replace(belief[n], slot, _chance_right(heard, speech))
-        else:
-            slot = actions[n] - 1 - n_slots
-            if chance[n] < speech.hang_up:
-                user_act[n] = _HANGUP
-            else:
-                right[n, slot], score[n, slot] = True, 1.0
-                _replace(belief[n], slot, 1.0)
-    return success, user_act
-
-
-@njit(cache=True)
-def _chance_right(heard: float, speech: Speech) -> Any:
-    """P(understood | the normal number heard), by Bayes."""
-    far_right = ((heard - speech.mean_right) / speech.std) ** 2
-    far_wrong = ((heard - speech.mean_wrong) / speech.std) ** 2
-    right, wrong = 1 - speech.error_rate, speech.error_rate
-    if right == 0 or wrong == 0:
-        return right
-    return 1 / (1 + wrong / right * np.exp((far_right - far_wrong) / 2))
-
-
-@njit(cache=True)
-def _replace(belief: FloatArray, slot: int, chance: float) -> None:
-    """The old value of a slot is gone; the new one is right with some probability."""
-    bit = 1 << slot
-    for v in range(belief.shape[0]):
-        if v & bit == 0:
-            both = belief[v] + belief[v | bit]
-            belief[v], belief[v | bit] = both * (1 - chance), both * chance
-
-
-@njit(cache=True)
-def _rule_out_all_right(belief: FloatArray) -> None:
-    """The user denied: some slot is wrong."""
-    rest = 1 - belief[-1]
-    belief[-1] = 0
-    if rest > 0:
-        for v in range(belief.shape[0]):
-            belief[v] /= rest
-
-
 class SlotFillingEnv(TaskEnv):
     """One dialogue. `render_mode="ansi"` gives it as a transcript.
 
@@ -277,6 +189,7 @@ class SlotFillingEnv(TaskEnv):
         render_mode: "ansi", or None.
         settings: those of `SlotFilling`.
 
+    >>> from bmdp.envs.slot_filling import SUMMARISE
     >>> env = SlotFillingEnv(render_mode="ansi", slots=1, error_rate=0.0)
     >>> seen, info = env.reset(seed=0)
     >>> asked = env.step(1)

@@ -12,6 +12,9 @@ Car 0 of each road is the ego car, which is told by actions what to do; the othe
 intelligent driver model (Treiber et al., 2000), and stay on their lane. Whether oncoming drivers
 are aware of who comes towards them is a matter of which lane they take theirs to be: ONCOMING, or
 LEFT, on which the car ahead is the one behind them.
+
+All of it is in this file because numba's cache notices a change in the file of the function it
+compiled only, and `drive` is compiled with all that it calls.
 """
 
 from __future__ import annotations

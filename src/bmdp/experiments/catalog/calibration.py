@@ -42,17 +42,11 @@ from bmdp.experiments.parts.measuring import (
     truth_piece,
     with_prices,
 )
-from bmdp.experiments.parts.prices import Prices
+from bmdp.experiments.parts.prices import Prices, all_at_once, one_by_one
 from bmdp.experiments.parts.rivals import PAPER_PRICES
-from bmdp.experiments.parts.training import (
-    all_prices,
-    fitted_prices,
-    playable,
-    rounds_of,
-    trained,
-)
+from bmdp.experiments.parts.training import fitted_prices, playable, rounds_of, trained
 from bmdp.learn.config import EnvConfig, TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 from bmdp.policies.protocol import Policy
@@ -163,12 +157,6 @@ def dial_piece(
     }
 
 
-def _ours(spec: TrainingSpec) -> Prices:
-    """Prices learned with our models, from episodes that BFTQ explored."""
-    assert isinstance(spec.learner, BFTQConfig)
-    return Prices(spec, all_prices(spec.learner), PRICES)
-
-
 def _smaller(rounds: int, episodes: int, learner: BFTQConfig) -> TrainingSpec:
     """Our preset of slot-filling, with fewer episodes and another learner."""
     spec = preset("slot-filling")
@@ -183,31 +171,35 @@ def _learner() -> BFTQConfig:
     return learner
 
 
+def _ours(n_seeds: int, spec: TrainingSpec, n_budgets: int, **sizes: int) -> CalibrationSettings:
+    """Settings of our own, at some size."""
+    priced = all_at_once(spec, PRICES)
+    return CalibrationSettings(n_seeds, priced, spec, evenly(n_budgets), **sizes)
+
+
 def _smoke() -> CalibrationSettings:
     model = KernelModel(20, (2.0,), (1e-1,))
     spec = _smaller(2, 50, replace(_learner(), n_budgets=5, folds=2, model=model))
-    sizes = 60, 100, 60
-    return CalibrationSettings(2, _ours(spec), spec, evenly(6), *sizes, calibrations=20, n_bins=2)
+    sizes = {"n_curve": 60, "n_tests": 100, "n_calibrating": 60, "n_bins": 2}
+    return _ours(2, spec, 6, **sizes, calibrations=20)
 
 
 def _quick() -> CalibrationSettings:
     model = KernelModel(100, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0))
     spec = _smaller(5, 600, replace(_learner(), model=model))
-    return CalibrationSettings(2, _ours(spec), spec, evenly(11), 1000, 5000, 2000, calibrations=200)
+    sizes = {"n_curve": 1000, "n_tests": 5000, "n_calibrating": 2000}
+    return _ours(2, spec, 11, **sizes, calibrations=200)
 
 
 def _paper() -> CalibrationSettings:
-    exploring = preset("paper-slot-filling-ftq")
-    assert isinstance(exploring.learner, FTQConfig)
-    priced = Prices(exploring, exploring.learner, PAPER_PRICES)
+    priced = one_by_one("paper-slot-filling-ftq", PAPER_PRICES)
     spec = preset("paper-slot-filling")
     return CalibrationSettings(5, priced, spec, evenly(11), 1000, 20_000, 5000, calibrations=400)
 
 
 def _best() -> CalibrationSettings:
-    spec = preset("slot-filling")
-    sizes = 1000, 20_000, 5000
-    return CalibrationSettings(5, _ours(spec), spec, evenly(11), *sizes, calibrations=400)
+    sizes = {"n_curve": 1000, "n_tests": 20_000, "n_calibrating": 5000}
+    return _ours(5, preset("slot-filling"), 11, **sizes, calibrations=400)
 
 
 EXPERIMENT = Experiment(

@@ -14,10 +14,9 @@ from bmdp.envs.scripted import RULES, ScriptedPolicy
 from bmdp.evaluate.rollouts import Evaluation
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly
-from bmdp.experiments.parts.prices import Prices, Settings, bftq, ftq
-from bmdp.experiments.parts.training import all_prices
+from bmdp.experiments.parts.prices import Settings, all_at_once, bftq, ftq, one_by_one
 from bmdp.learn.config import EnvConfig, TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 
@@ -61,21 +60,17 @@ def _scripts_piece(env: EnvConfig, n_episodes: int, seed: int) -> Piece:
 
 def _paper() -> Settings:
     """The paper's tables: a network for each lambda."""
-    exploring = preset("paper-driving-ftq")
-    assert isinstance(exploring.learner, FTQConfig)
     return Settings(
         n_seeds=10,
         budgeted=preset("paper-driving"),
-        priced=Prices(exploring, exploring.learner, PAPER_PRICES),
+        priced=one_by_one("paper-driving-ftq", PAPER_PRICES),
         testing=Trials(BUDGETS, 150, evenly(21), n_shown=3),
     )
 
 
 def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials) -> Settings:
     """Settings of our own, at some size."""
-    assert isinstance(spec.learner, BFTQConfig)
-    priced = Prices(spec, all_prices(spec.learner), PRICES)
-    return Settings(n_seeds, spec, priced, testing)
+    return Settings(n_seeds, spec, all_at_once(spec, PRICES), testing)
 
 
 def _best() -> Settings:

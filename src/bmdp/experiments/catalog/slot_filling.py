@@ -12,11 +12,10 @@ from bmdp.envs.slot_filling import SlotFilling, true_frontier
 from bmdp.experiments.experiment import Experiment, Work
 from bmdp.experiments.parts import prices
 from bmdp.experiments.parts.measuring import Trials, evenly, truth_piece
-from bmdp.experiments.parts.prices import Prices, bftq, ftq
+from bmdp.experiments.parts.prices import all_at_once, bftq, ftq, one_by_one
 from bmdp.experiments.parts.rivals import PAPER_PRICES
-from bmdp.experiments.parts.training import all_prices
 from bmdp.learn.config import TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 
@@ -50,21 +49,17 @@ def truth(settings: Settings, work: Work) -> None:
 
 def _paper() -> Settings:
     """The paper's tables: a network for each lambda."""
-    exploring = preset("paper-slot-filling-ftq")
-    assert isinstance(exploring.learner, FTQConfig)
     return Settings(
         n_seeds=6,
         budgeted=preset("paper-slot-filling"),
-        priced=Prices(exploring, exploring.learner, PAPER_PRICES),
+        priced=one_by_one("paper-slot-filling-ftq", PAPER_PRICES),
         testing=Trials(BUDGETS, 1000, evenly(21), n_shown=4),
     )
 
 
 def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials, n_bins: int = 4) -> Settings:
     """Settings of our own, at some size."""
-    assert isinstance(spec.learner, BFTQConfig)
-    priced = Prices(spec, all_prices(spec.learner), PRICES)
-    return Settings(n_seeds, spec, priced, testing, n_bins)
+    return Settings(n_seeds, spec, all_at_once(spec, PRICES), testing, n_bins)
 
 
 def _best() -> Settings:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bmdp.evaluate import DialReport, measure_dial, seed_interval
-from bmdp.experiments.experiment import Piece, read_piece
+from bmdp.experiments.experiment import Piece
 from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.experiments.parts.moved_dial import MoveErrors, move_errors
-from bmdp.experiments.parts.rivals import METHODS
 from bmdp.frontier import Frontier
 
 COLUMNS = (
@@ -56,29 +54,6 @@ class MethodRow:
     seconds: float  # of learning, mean
     n_models: int
     calibrated: CalibratedRow | None
-
-
-def read_methods(folder: Path, task: str, seeds: Sequence[int]) -> dict[str, list[Piece]]:
-    """Returns the pieces of each method of a task that is there, by name, a piece for each seed.
-
-    Args:
-        folder: of the experiment.
-        task: one of its parts.
-        seeds: those that are not done yet are left out.
-    """
-    found: dict[str, list[Piece]] = {}
-    for name in METHODS:
-        paths = (folder / task / f"seed-{seed}" / f"method-{name}.json" for seed in seeds)
-        pieces = [read_piece(path) for path in paths if path.exists()]
-        if pieces:
-            found[name] = pieces
-    return found
-
-
-def read_truth(folder: Path, task: str) -> Frontier:
-    """Returns the true frontier of a task."""
-    piece = read_piece(folder / "truth" / f"truth-{task}.json")
-    return Frontier(np.array(piece["costs"]), np.array(piece["rewards"]))
 
 
 def method_rows(pieces: Mapping[str, Sequence[Piece]], truth: Frontier) -> list[MethodRow]:

@@ -15,7 +15,7 @@ from bmdp.experiments.parts.traces import played, started, task_of
 from bmdp.experiments.parts.training import playable, trained
 from bmdp.frontier import Frontier, Mixture, hull_mixture
 from bmdp.learn.config import EnvConfig, TrainingSpec
-from bmdp.policies.hull import HullPolicy
+from bmdp.policies.hull import HullPolicy, augmented_actions
 from bmdp.policies.protocol import BudgetedPolicy
 
 
@@ -81,13 +81,13 @@ def hull_piece(policy: BudgetedPolicy, env: EnvConfig, budget: float, seed: int)
     costs = np.maximum(np.asarray(q_c, np.float64).ravel(), first.rule.cost_floor)
     frontier = first.frontier(state)
     assert frontier.index is not None
-    numbers = np.arange(len(costs))
+    actions, handed_on = augmented_actions(np.arange(len(costs)), first.beta_grid)
     return {
         "state": rounded(state),
         "costs": rounded(costs, 5),
         "rewards": rounded(np.asarray(q_r, np.float64).ravel(), 3),
-        "action": (numbers // len(first.beta_grid)).tolist(),
-        "handed_on": rounded(first.beta_grid[numbers % len(first.beta_grid)]),
+        "action": actions.tolist(),
+        "handed_on": rounded(handed_on),
         "action_names": list(task.action_names),
         "frontier": {
             "costs": rounded(frontier.costs, 5),
@@ -115,11 +115,10 @@ def first_decision(policy: BudgetedPolicy) -> HullPolicy:
 def _labels(first: HullPolicy, frontier: Frontier, task: Task) -> list[str]:
     """What each vertex does."""
     assert frontier.index is not None
-    n_budgets = len(first.beta_grid)
+    vertices = zip(*augmented_actions(frontier.index, first.beta_grid), strict=True)
     return [
-        f"{task.action_names[point // n_budgets]}, "
-        f"handing on {first.beta_grid[point % n_budgets].round(3):g}"
-        for point in frontier.index.tolist()
+        f"{task.action_names[action]}, handing on {handed_on.round(3):g}"
+        for action, handed_on in vertices
     ]
 
 

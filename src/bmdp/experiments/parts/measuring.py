@@ -101,7 +101,7 @@ def prices_piece(
 ) -> Piece:
     """Returns what each member of a portfolio earns and pays, discounted, when played by itself.
 
-    They are the means that `bmdp.evaluate.measure_portfolio` finds.
+    They are the means that `measure_portfolio` finds.
 
     Args:
         portfolio: with a member for each price, by falling price.

@@ -27,6 +27,7 @@ from bmdp.experiments.parts.measuring import (
     with_prices,
 )
 from bmdp.experiments.parts.training import (
+    all_prices,
     carried_price,
     fitted_prices,
     playable,
@@ -34,7 +35,8 @@ from bmdp.experiments.parts.training import (
     trained,
 )
 from bmdp.learn.config import TrainingSpec
-from bmdp.learn.fit_config import FTQConfig, LagrangianConfig
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.presets import preset
 from bmdp.learn.whole_files import save_policy
 
 
@@ -51,6 +53,19 @@ class Prices:
     exploring: TrainingSpec
     learner: FTQConfig | LagrangianConfig
     prices: tuple[float, ...]
+
+
+def one_by_one(name: str, prices: tuple[float, ...]) -> Prices:
+    """Returns how a preset learns a model for each price, as in the paper."""
+    spec = preset(name)
+    assert isinstance(spec.learner, FTQConfig)
+    return Prices(spec, spec.learner, prices)
+
+
+def all_at_once(spec: TrainingSpec, prices: tuple[float, ...]) -> Prices:
+    """Returns how models of BFTQ's kind learn all prices, from episodes that BFTQ explored."""
+    assert isinstance(spec.learner, BFTQConfig)
+    return Prices(spec, all_prices(spec.learner), prices)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bmdp.envs.corridors import Corridors, CorridorsState
-from bmdp.envs.slot_filling import SUMMARISE, SlotFilling
-from bmdp.envs.slot_filling.task import USER_ACTS, SlotFillingState
+from bmdp.envs.slot_filling import SUMMARISE, SlotFilling, SlotFillingState
+from bmdp.envs.slot_filling.turns import USER_ACTS
 from bmdp.envs.tasks import Task
 from bmdp.envs.two_way import TwoWay, physics
 from bmdp.envs.two_way.physics import RoadState

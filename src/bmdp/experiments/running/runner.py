@@ -12,8 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from bmdp.checks import require_count
-from bmdp.errors import ConfigError
+from bmdp.checks import require_choice, require_count
 from bmdp.experiments.catalog import experiment
 from bmdp.experiments.running.local_engine import Outcomes, run_here
 from bmdp.experiments.running.ray_engine import require_ray, run_on_ray
@@ -55,7 +54,7 @@ def run_experiment(
 
     Args:
         spec: what is asked for.
-        folder: of the experiment; a new one, or one of the same spec.
+        folder: of the experiment; a new one, or one of the same spec, but for seeds that are added.
         workers: tasks at a time; without, one on this machine ("local"), or as many as the cluster
             has room for ("ray"). Any number gives the same results.
         engine: "local" for processes of this machine, "ray" for a cluster.
@@ -72,6 +71,7 @@ def run_experiment(
     place = ExperimentFolder.of(os.path.abspath(folder), spec)
     failures = []
     with place.locked():
+        place.add_seeds(spec)
         tasks = tasks_of(experiment(spec.experiment), spec.seeds)
         jobs = [Job(spec, str(place.path), task) for task in tasks if not place.is_finished(task)]
         with closing(_outcomes(jobs, spec, workers, engine)) as outcomes:
@@ -93,8 +93,7 @@ def require_engine(spec: ExperimentSpec, engine: str) -> None:
         ConfigError: if the device is not here, or there is no such engine.
         MissingDependency: if Ray is asked for and not installed.
     """
-    if engine not in ENGINES:
-        raise ConfigError(f"engine must be one of {', '.join(ENGINES)}; got {engine!r}.")
+    require_choice("engine", engine, ENGINES)
     if engine == "ray":
         require_ray()
     else:

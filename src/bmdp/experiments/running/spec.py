@@ -77,14 +77,23 @@ class ExperimentSpec:
             "command": self.command(folder),
         }
 
-    def require_same(self, header: Mapping[str, Any], folder: str) -> None:
+    def require_same(
+        self, header: Mapping[str, Any], folder: str, *, may_add_seeds: bool = False
+    ) -> None:
         """Checks that a folder is of this spec.
+
+        Args:
+            header: of the folder.
+            folder: its name.
+            may_add_seeds: whether it may have some of the seeds only.
 
         Raises:
             StoreError: if it is not; it says in what they differ.
         """
         asked = self._compared()
         there = {name: header.get(name) for name in asked}
+        if may_add_seeds and set(there["seeds"] or [None]) <= set(asked["seeds"]):
+            there["seeds"] = asked["seeds"]
         there["device"] = str(there["device"]).partition(":")[0]
         differing = list(_differences(there, asked, ""))
         if differing:

@@ -77,6 +77,8 @@ class ExperimentFolder:
     def of(cls, path: str | os.PathLike[str], spec: ExperimentSpec) -> ExperimentFolder:
         """Opens the folder of an experiment, or makes it, whole or not at all.
 
+        One that is there may lack some of the seeds: `add_seeds`.
+
         Raises:
             StoreError: if there is something else, or it is of another spec, or cannot be written.
         """
@@ -88,8 +90,17 @@ class ExperimentFolder:
                 if not (target / SPEC).exists():  # else another process was faster
                     raise
         folder = cls(target)
-        spec.require_same(folder.header, str(path))
+        spec.require_same(folder.header, str(path), may_add_seeds=True)
         return folder
+
+    def add_seeds(self, spec: ExperimentSpec) -> None:
+        """Makes the folder one of this spec, which may have more seeds; it must be locked."""
+        self.header = read_header(self.path, KIND, lambda header: header.get("kind") == KIND)
+        spec.require_same(self.header, str(self.path), may_add_seeds=True)
+        if self.header["seeds"] != list(spec.seeds):
+            changes = {"seeds": list(spec.seeds), "command": spec.command(str(self.path))}
+            self.header |= changes
+            write_text(self.path / SPEC, json.dumps(self.header, indent=1) + "\n")
 
     def locked(self) -> AbstractContextManager[None]:
         """Keeps others from running this experiment.

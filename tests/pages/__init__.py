@@ -1,0 +1,1 @@
+"""Pages of the project, read and followed."""

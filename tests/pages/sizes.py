@@ -1,0 +1,110 @@
+"""What makes work small that is asked for in Python; that of commands is in `pages.rules`."""
+
+import argparse
+import functools
+from dataclasses import replace
+from pathlib import Path
+
+import bmdp
+import bmdp.learn
+from bmdp.envs import corridors, slot_filling
+from bmdp.experiments.running import runner, spec
+from bmdp.learn.run_folder import discard
+from pages.rules import N_EXPLORED, N_PLAYED, SMALL_RUN
+from tiny_experiments import run_inline
+
+SCRIPT_SIZES = (("--quick",), ("--models=2", "--budgets=31"), ("--seeds=0:0", "--workers=1"))
+"""What makes a script small: the first of these of which it has the first option."""
+MOST = {
+    "evaluate": ("n_episodes", N_PLAYED),
+    "calibrate": ("n_episodes", N_PLAYED),
+    "evaluate_offline": ("n_bootstrap", 5),
+}
+"""The most of something that functions are asked for."""
+COARSE = {
+    corridors: {"resolution": 5, "n_episodes": 1000, "max_disagreement": 1.0},
+    slot_filling: {"n_bins": 2},
+}
+"""How true frontiers are found."""
+
+
+def make_small(patches):
+    """Few episodes and steps, frontiers on coarse grids, no other processes.
+
+    Args:
+        patches: pytest's `monkeypatch`.
+    """
+
+    def patch(name, change, *modules):
+        for module in modules:
+            patches.setattr(module, name, change(getattr(module, name)))
+
+    patches.setattr(runner, "run_here", run_inline)
+    for name in ("BFTQConfig", "FTQConfig"):
+        patch(name, lambda real: lambda **given: _learner(real(**given)), bmdp, bmdp.learn)
+    patch("preset", lambda real: lambda name: _training(real(name)), bmdp, bmdp.learn)
+    for name in ("train", "train_from_data"):
+        patch(name, lambda real: functools.partial(_anew, real), bmdp.learn)
+    for name in MOST:
+        patch(name, lambda real: functools.partial(_few, real, *MOST[real.__name__]), bmdp)
+    patch("asked_spec", lambda real: functools.partial(_smoke, real), spec)
+    for module, settings in COARSE.items():
+        coarse = functools.partial(_frontier, module.true_frontier, tuple(settings.items()))
+        patches.setattr(module, "true_frontier", lambda task=None, coarse=coarse, **_: coarse(task))
+
+
+def _learner(config):
+    regression = replace(config.regression, steps=min(config.regression.steps, 3))
+    return replace(config, iterations=min(config.iterations, 2), regression=regression)
+
+
+def _training(given):
+    how = given.exploration
+    n_episodes = min(how.episodes, N_EXPLORED // 2)
+    how = replace(how, rounds=min(how.rounds, 2), episodes=n_episodes)
+    return replace(given, learner=_learner(given.learner), exploration=how)
+
+
+def _anew(real, *given, **others):
+    """Overwrites a run that is there."""
+    folder = next(value for value in given if isinstance(value, str | Path))
+    if Path(folder).exists():
+        discard(folder)
+    return real(*given, **others)
+
+
+def _few(real, number, most, *given, **others):
+    return real(*given, **others | {number: min(others.get(number, most), most)})
+
+
+def _smoke(real, experiment, preset, **others):
+    """Checks what is asked, and returns the smallest."""
+    real(experiment, preset, **others)
+    return real(experiment, SMALL_RUN["--preset"], **others | {"seeds": (0,), "device": "cpu"})
+
+
+@functools.cache
+def _frontier(real, settings, task):
+    """The same frontier is found once."""
+    return real(task, **dict(settings))
+
+
+class Enough(Exception):
+    """The arguments of a script are right, and none would make it small."""
+
+
+_parse_args = argparse.ArgumentParser.parse_args
+
+
+def parse_small(parser, is_example, arguments=None, namespace=None):
+    """Parses the arguments of a script as they are written, then with those that make it small.
+
+    Raises:
+        Enough: if there are none, but for examples, which are small as they are.
+    """
+    _parse_args(parser, arguments)
+    known = parser._option_string_actions
+    sizes = next((s for s in SCRIPT_SIZES if s[0].partition("=")[0] in known), ())
+    if not sizes and not is_example:
+        raise Enough
+    return _parse_args(parser, [*arguments, *sizes], namespace)
