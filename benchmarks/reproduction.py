@@ -295,16 +295,13 @@ def overview(found: Mapping[str, Mapping[str, Results]]) -> Table:
         dials = {dial.line.label: dial for dial in dials_of(TASKS[name], results)}
         for label, cells in rows.items():
             cells.append(_told(dials[label], best) if label in dials else None)
-    return Table(
-        "overview",
-        "",
-        [
-            Column("score / overshoot", list(found), "s"),
-            Column("published", rows["published"], "s"),
-            Column("reproduced, the paper's settings", rows["paper"], "s"),
-            Column("ours, as many episodes", rows["best"], "s"),
-        ],
-    )
+    titles = {
+        "published": "published",
+        "paper": "reproduced, the paper's settings",
+        "best": "ours, as many episodes",
+    }
+    columns = [Column(titles[name], cells, "s") for name, cells in rows.items() if any(cells)]
+    return Table("overview", "", [Column("score / overshoot", list(found), "s"), *columns])
 
 
 def _told(dial: Dial, best: Frontier) -> str:
