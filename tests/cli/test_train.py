@@ -85,7 +85,7 @@ def test_another_preset_can_be_named(tmp_path):
     options = (*options, "--set=learner.regression.steps=1", "--preset", "paper-corridors-ftq")
     assert run("corridors", *options, "--out", tmp_path / "run").exit_code == 0
     assert spec_of(RunFolder(tmp_path / "run")).learner.model == bmdp.models.FrontierNet(
-        (128, 64, 32), "free"
+        (128, 64, 32), "free", "raw"
     )
 
 
