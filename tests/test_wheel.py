@@ -37,7 +37,7 @@ bmdp.TransitionBatch(
 ).to_parquet("log.parquet")
 log = bmdp.TransitionBatch.from_parquet("log.parquet")
 config = bmdp.BFTQConfig(
-    gamma=1.0, budget_range=(0.0, 0.6), model=TableModel(), iterations=3, slope_cap=10.0
+    gamma=1.0, budget_range=(0.0, 0.6), model=TableModel(), iterations=3
 )
 policy = bmdp.BFTQ(config).fit(log, seed=0)
 print(log)

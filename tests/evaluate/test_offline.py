@@ -563,7 +563,12 @@ EPSILON = 0.33
 def in_corridors():
     """A policy of short corridors that counts steps."""
     learner = BFTQConfig(
-        gamma=1.0, n_budgets=11, model=KernelModel(40), valuation="self", stages="shared"
+        gamma=1.0,
+        n_budgets=11,
+        model=KernelModel(40),
+        valuation="self",
+        stages="shared",
+        slope_cap=4.0,
     )
     how = Exploration(2, 200, decay=0.01, floor=0.3, hold=3)
     return explore(TrainingSpec(SHORT, learner, how), seed=0, device="cpu").policy

@@ -115,8 +115,8 @@ class BFTQConfig(FitConfig):
     Args:
         n_budgets: of the grid over the budget range.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in scaled
-            rewards; about three times the slope from the cheapest to the best-paid vertex is right;
-            0 for no cap.
+            rewards. From three times the slope from the cheapest to the best-paid vertex on it does
+            no harm; below that the policy takes risks at budget 0, too. 0 for no cap.
         cost_floor: least Q_c that is believed.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
@@ -129,7 +129,7 @@ class BFTQConfig(FitConfig):
     """
 
     n_budgets: int = 41
-    slope_cap: float = 4.0
+    slope_cap: float = 50.0
     cost_floor: float = 0.0
     labels: Literal["uniform", "stored"] = "uniform"
     n_labels: int = 1
