@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import reproduction as made
+import reproduction_tables as shown
 from tables import rewritten
 
 from bmdp.evaluate import Evaluation
@@ -43,12 +44,12 @@ def test_a_record_has_what_was_measured(records):
 
 
 def test_the_summary_is_that_of_each_seed(records):
-    results = made._found(made.TASKS["corridors"], records)
-    shown = made.summary(made.TASKS["corridors"], results).shown()
+    results = made.found_of(shown.TASKS["corridors"], records)
+    table = shown.summary(shown.TASKS["corridors"], results).shown()
     row = dict(
-        zip(shown.columns, shown.rows[[r[0] for r in shown.rows].index("best")], strict=True)
+        zip(table.columns, table.rows[[r[0] for r in table.rows].index("best")], strict=True)
     )
-    frontier = made.reference(results)
+    frontier = shown.reference(results)
     evaluations = results["best"].found(Evaluation, "evaluation").values()
     costs = np.array([e.discounted_cost_mean for e in evaluations])
     rewards = np.array([e.discounted_reward_mean for e in evaluations])
@@ -68,16 +69,27 @@ def test_the_summary_is_that_of_each_seed(records):
 
 
 def test_what_is_published_stands_beside_it(records):
-    results = made._found(made.TASKS["corridors"], records)
-    shown = made.budgets(made.TASKS["corridors"], results).shown()
-    assert shown.rows[0][shown.columns.index("published")] == "11.1 at 0.002"
-    assert shown.rows[-1][shown.columns.index("published")] == "183.8 at 1.081"
-    assert shown.rows[1][shown.columns.index("best")] == NOTHING  # was not asked
+    results = made.found_of(shown.TASKS["corridors"], records)
+    table = shown.budgets(shown.TASKS["corridors"], results).shown()
+    assert table.rows[0][table.columns.index("published")] == "11.1 at 0.002"
+    assert table.rows[-1][table.columns.index("published")] == "183.8 at 1.081"
+    assert table.rows[1][table.columns.index("best")] == NOTHING  # was not asked
+
+
+def test_rewards_are_compared_at_the_same_cost(records):
+    """Seed s pays and earns 0.1 s more: means are (0.05, 9.05), (0.55, 14.05), (1.05, 19.05)."""
+    results = made.found_of(shown.TASKS["corridors"], records)
+    table = shown.costs(shown.TASKS["corridors"], results).shown()
+    column = table.columns.index("best")
+    by_cost = {row[0]: row[column] for row in table.rows}
+    assert by_cost["0"] == NOTHING  # it cannot pay so little
+    assert by_cost["0.2"] == f"{9.05 + 10 * 0.15:.4g}"
+    assert by_cost["1"] == f"{9.05 + 10 * 0.95:.4g}"
 
 
 def test_figures_are_made_of_records(records):
-    task = made.TASKS["corridors"]
-    found = made.figures(task, "corridors", made._found(task, records))
+    task = shown.TASKS["corridors"]
+    found = shown.figures(task, "corridors", made.found_of(task, records))
     assert sorted(found) == ["corridors-asked.png", "corridors-trade-off.png"]
     assert all(data.startswith(b"\x89PNG") for data in found.values())
 
@@ -100,7 +112,7 @@ def test_every_table_has_its_place():
 
 
 def test_the_pictures_of_the_page_are_there():
-    names = [f"{task}-{kind}.png" for task in made.TASKS for kind in ("trade-off", "asked")]
+    names = [f"{task}-{kind}.png" for task in shown.TASKS for kind in ("trade-off", "asked")]
     text = made.PAGE.read_text()
     for name in names:
         assert (made.RECORDS / name).stat().st_size > 10_000

@@ -70,6 +70,7 @@ def trade_off_figure(
     *,
     reward_error: float = 0.0,
     has_boxes: bool = True,
+    named: str = "optimum",
 ) -> Figure:
     """Returns reward against cost, a box around each mean, and the true frontier if it is known.
 
@@ -81,6 +82,7 @@ def trade_off_figure(
         frontier: the best that can be had.
         reward_error: how far its rewards may be off; drawn as a band.
         has_boxes: whether boxes are drawn.
+        named: what the frontier is called.
 
     Paper: the right half of its figure on exploration, and its figure on performances.
     """
@@ -88,7 +90,7 @@ def trade_off_figure(
     axes = figure.subplots()
     plane(axes)
     if frontier is not None:
-        axes.plot(frontier.costs, frontier.rewards, color=BLACK, linewidth=1.6, label="optimum")
+        axes.plot(frontier.costs, frontier.rewards, color=BLACK, linewidth=1.6, label=named)
         ends = frontier.rewards - reward_error, frontier.rewards + reward_error
         axes.fill_between(frontier.costs, *ends, color=BLACK, alpha=0.15, linewidth=0)
     xs = [one.curve.cost.mean for one in drawn]
