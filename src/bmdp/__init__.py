@@ -23,9 +23,12 @@ from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 from bmdp.policies import discounted_budget, load_policy
+from bmdp.policies.stored import storable_in as _storable_in
 from bmdp.randomness import EpisodeStreams
 
 __version__ = "0.1.0"
+
+_storable_in("bmdp.models.separate", "SideBySideQ")  # which imports torch
 
 _LEARNING = (
     "learn",

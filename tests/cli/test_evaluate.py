@@ -185,7 +185,7 @@ def test_a_policy_that_is_computed_elsewhere_pays_and_earns_the_same(
         return placing(policy, "cpu")
 
     placing = bmdp.models.placing.placed
-    monkeypatch.setattr("bmdp.learn.runs.checked_device", lambda name: "cuda")
+    monkeypatch.setattr("bmdp.learn.machine.checked_device", lambda name: "cuda")
     monkeypatch.setattr("bmdp.models.placing.placed", watched)
     there = json.loads(run(*asked, "--device", "auto").stdout)
     assert placed == ["cuda"]

@@ -20,11 +20,12 @@ from bmdp import (
 )
 from bmdp.learn import Exploration, FTQConfig, collect, held_out, resume, train, train_from_data
 from bmdp.learn.audit import audited
+from bmdp.learn.config import DataSpec
 from bmdp.learn.exploration import round_seed
 from bmdp.learn.fitted import SMOOTH
 from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder
-from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
+from bmdp.learn.spec_files import from_json, to_json, with_setting
 from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression, TableModel
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, SPEC, Killed, content, kill_after, told

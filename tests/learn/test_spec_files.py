@@ -6,9 +6,10 @@ import pytest
 
 from bmdp import ConfigError
 from bmdp.learn import BFTQConfig, EnvConfig, FTQConfig, LagrangianConfig, preset
+from bmdp.learn.config import DataSpec
 from bmdp.learn.presets import PRESETS
-from bmdp.learn.spec_files import DataSpec, from_json, plain, to_json, with_setting
-from bmdp.models import EncoderNet, FrontierNet, LinearModel, TableModel, TreesModel
+from bmdp.learn.spec_files import from_json, plain, to_json, with_setting
+from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel, TreesModel
 from training import SPEC
 
 
@@ -44,6 +45,13 @@ def test_every_model_comes_back_as_it_was(model):
 def test_numbers_that_json_does_not_have_come_back():
     spec = DataSpec(BFTQConfig(gamma=0.5, cost_floor=float("-inf")))
     assert there_and_back(spec, DataSpec) == spec
+
+
+def test_prices_come_back_as_they_were():
+    learner = LagrangianConfig(gamma=0.5, model=KernelModel(7), prices=(math.inf, 2, 0))
+    for changes in ({}, {"plays": "carried", "sharing": "all", "refinements": 3}, {"prices": ()}):
+        spec = DataSpec(replace(learner, **changes), held_out=0.25)
+        assert there_and_back(spec, DataSpec) == spec
 
 
 def test_settings_of_an_environment_have_their_lists_back_as_tuples():
@@ -95,8 +103,11 @@ def test_settings_of_any_class_become_plain():
         (3, "settings must be settings of DataSpec by name; got 3"),
         ({}, "DataSpec is not complete"),
         ({"learner": {"kind": "BFTQConfig"}}, r"learner: BFTQConfig is not complete.*gamma"),
-        ({"learner": {"gamma": 1}}, "learner must be one of BFTQConfig, FTQConfig, or settings"),
-        ({"learner": {"kind": "os.system"}}, "must be one of BFTQConfig, FTQConfig; got 'os.sys"),
+        ({"learner": {"gamma": 1}}, "one of BFTQConfig, FTQConfig, LagrangianConfig, or settings"),
+        (
+            {"learner": {"kind": "os.system"}},
+            "must be one of BFTQConfig, FTQConfig, LagrangianConfig; got",
+        ),
         ({"lerner": 1}, "DataSpec has no setting 'lerner'. Did you mean 'learner'?"),
     ],
 )
@@ -180,3 +191,114 @@ def test_settings_of_a_foreign_environment_are_taken_as_they_are():
 def test_a_wrong_setting_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         with_setting(SPEC, text)
+
+
+# A learner of another kind
+
+
+def set_all(spec, *texts):
+    for text in texts:
+        spec = with_setting(spec, text)
+    return spec
+
+
+KEPT = {
+    "gamma": 0.5,
+    "cost_gamma": 0.25,
+    "budget_range": (0.0, 2.0),
+    "model": TableModel(),
+    "iterations": 3,
+    "folds": 4,
+    "stages": "own",
+}
+
+
+@pytest.mark.parametrize("cls", [BFTQConfig, LagrangianConfig])
+def test_a_learner_of_another_kind_keeps_what_was_set_of_what_both_have(cls):
+    spec = DataSpec(BFTQConfig(**KEPT, n_budgets=5), held_out=0.25)
+    found = set_all(spec, "learner=LagrangianConfig", f"learner={cls.__name__}")
+    assert found == DataSpec(cls(**KEPT), held_out=0.25)
+    one_price = set_all(spec, "learner=FTQConfig").learner
+    shared = {name: KEPT[name] for name in ("gamma", "budget_range", "model", "iterations")}
+    assert one_price == FTQConfig(**shared)
+
+
+def test_a_learner_of_the_same_kind_stays_as_it_is():
+    spec = DataSpec(BFTQConfig(**KEPT, n_budgets=5))
+    assert set_all(spec, "learner=BFTQConfig") == spec
+
+
+def test_a_model_that_was_not_chosen_is_that_of_the_kind():
+    priced = set_all(DataSpec(BFTQConfig(gamma=1.0)), "learner=LagrangianConfig")
+    assert priced.learner == LagrangianConfig(gamma=1.0)
+    assert set_all(priced, "learner=BFTQConfig").learner.model == EncoderNet()
+
+
+def test_settings_of_its_own_are_reached_after_the_change():
+    spec = set_all(
+        DataSpec(BFTQConfig(gamma=1.0)),
+        "learner=LagrangianConfig",
+        "learner.model=KernelModel",
+        "learner.plays=carried",
+        'learner.prices=[0, 10, "inf"]',
+        "learner.sharing=all",
+        "learner.refinements=2",
+    )
+    assert spec.learner == LagrangianConfig(
+        gamma=1.0,
+        model=KernelModel(),
+        plays="carried",
+        prices=(math.inf, 10.0, 0.0),
+        sharing="all",
+        refinements=2,
+    )
+
+
+def test_a_learner_that_explores_is_changed_too_but_not_to_one_of_prices():
+    assert set_all(SPEC, "learner=FTQConfig").learner.regression == SPEC.learner.regression
+    message = r"of BFTQConfig, FTQConfig; got 'LagrangianConfig'\. Exploring does not learn prices"
+    with pytest.raises(ConfigError, match=message):
+        with_setting(SPEC, "learner=LagrangianConfig")
+    settings = to_json(SPEC) | {"learner": {"kind": "LagrangianConfig", "gamma": 1}}
+    with pytest.raises(ConfigError, match=message):
+        from_json(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learner=Lagrangian", "got 'Lagrangian'. Did you mean 'LagrangianConfig'?"),
+        ("learner=FTQConfg", "got 'FTQConfg'. Did you mean 'FTQConfig'?"),
+        ("learner=KernelModel", "BFTQConfig, FTQConfig, LagrangianConfig; got 'KernelModel'"),
+        ("learner=7", "must be one of BFTQConfig, FTQConfig, LagrangianConfig, or settings with"),
+        ("learner.plays=carried", "LagrangianConfig has it: say learner=LagrangianConfig before"),
+        ("learner.plys=carried", "BFTQConfig has no setting 'plys'"),
+    ],
+)
+def test_a_wrong_kind_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        with_setting(DataSpec(BFTQConfig(gamma=1.0)), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learner.plays=dice", "learner.plays must be one of mixture, carried, switching"),
+        ("learner.labels=stored", "has no setting 'labels'. BFTQConfig has it"),
+        ("learner.prices=[1, -1]", "prices must be different numbers from 0 on"),
+        ("held_out=1", "held_out must be from 0 to below 1"),
+        ("audit=true", "audit needs episodes held out, held_out above 0, and a BFTQConfig"),
+    ],
+)
+def test_a_wrong_setting_of_prices_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        with_setting(DataSpec(LagrangianConfig(gamma=1.0)), text)
+
+
+def test_what_two_kinds_do_not_share_is_told_when_it_is_asked_for():
+    crossed = DataSpec(BFTQConfig(gamma=1.0, acting="crossed"))
+    with pytest.raises(ConfigError, match="acting must be 'average' or 'pooled' with prices"):
+        with_setting(crossed, "learner=LagrangianConfig")
+    held = DataSpec(LagrangianConfig(gamma=1.0), held_out=0.2)
+    with pytest.raises(ConfigError, match=r"held_out must be 0 with learner\.plays 'switching'"):
+        with_setting(held, "learner.plays=switching")

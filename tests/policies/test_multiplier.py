@@ -43,6 +43,14 @@ def test_a_coin_between_neighbours_spends_the_budget(budget):
     assert reward == pytest.approx(PROBLEM.frontier.reward_at(budget), abs=4 * error + 1e-9)
 
 
+def test_a_budget_above_the_range_is_taken_as_its_top():
+    found = MultiplierPolicy(DIAL, high=0.25).mixtures_at(
+        DIAL.points(np.full(3, PROBLEM.start)), np.array([0.0, 0.25, 1.0])
+    )
+    assert found.cost.tolist() == [0.0, 0.25, 0.25]
+    assert found.reward.tolist() == [0.0, 2.5, 2.5]
+
+
 def test_the_budget_left_is_what_the_price_costs_from_the_next_state():
     policy = MultiplierPolicy(DIAL)
     n = 6

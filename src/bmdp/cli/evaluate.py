@@ -80,7 +80,7 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
     """The policy, computed on a GPU if one was asked for and is here."""
     if device == "cpu":
         return policy
-    from bmdp.learn.runs import checked_device
+    from bmdp.learn.machine import checked_device
     from bmdp.models.placing import placed
 
     there = checked_device(device)

@@ -18,14 +18,13 @@ from bmdp.cli.values import AsJson, parse_range
 from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
-    from bmdp.learn.config import TrainingSpec
+    from bmdp.learn.config import DataSpec, TrainingSpec
+    from bmdp.learn.fit_config import Learner
     from bmdp.learn.run_folder import RunFolder
-    from bmdp.learn.spec_files import DataSpec
 
 INTERRUPTED = 130  # exit code of Ctrl-C
 NO_PREDICTION = (
-    "no episodes were held out, so all promises are the models' own, which are optimistic; "
-    "--set held_out=0.2 holds some out"
+    "no episodes were held out, so all promises are the models' own, which are optimistic"
 )
 
 
@@ -141,7 +140,7 @@ def _train_from_data(
         typer.echo(f"note: {note}", err=True)
     _make_room(out, force)
     how = {**how, "held_out": spec.held_out, "audit": spec.audit, "files": files}
-    with _watched(out, TrainingProgress(1, spec.learner.iterations)) as on_record:
+    with _watched(out, TrainingProgress(1, _n_iterations(spec.learner))) as on_record:
         runs.train_from_data(batch, spec.learner, out, on_record=on_record, **how)
 
 
@@ -154,9 +153,17 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
         typer.echo(f"{run} is finished.", err=True)
     spec = runs.spec_of(folder)
     n_rounds = spec.exploration.rounds if isinstance(spec, TrainingSpec) else 1
-    progress = TrainingProgress(n_rounds, spec.learner.iterations)
+    progress = TrainingProgress(n_rounds, _n_iterations(spec.learner))
     with _watched(run, progress) as on_record:
         runs.resume(run, workers=workers, device=device, on_record=on_record)
+
+
+def _n_iterations(learner: Learner) -> int:
+    """At most, in a round."""
+    from bmdp.learn.fit_config import LagrangianConfig
+
+    n_fits = 1 + learner.refinements if isinstance(learner, LagrangianConfig) else 1
+    return n_fits * learner.iterations
 
 
 def _make_room(out: Path, force: bool) -> None:
@@ -209,9 +216,10 @@ def _default_spec(env: str) -> TrainingSpec:
 
 def _data_spec(wishes: Wishes) -> DataSpec:
     """What to learn from a log."""
+    from bmdp.learn.config import DataSpec
     from bmdp.learn.fit_config import BFTQConfig
     from bmdp.learn.presets import preset
-    from bmdp.learn.spec_files import DataSpec, with_setting
+    from bmdp.learn.spec_files import with_setting
 
     if wishes.episodes is not None:
         raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
@@ -247,12 +255,16 @@ def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
 
 def _tell(run: Path, seconds: float, as_json: bool) -> None:
     """Where the policy is, and what it will earn and pay."""
+    from bmdp.learn.config import is_foretold
     from bmdp.learn.run_folder import RunFolder
+    from bmdp.learn.runs import spec_of
 
     folder = RunFolder(run)
     predicted = folder.prediction()
     if predicted is None:
-        typer.echo(f"note: {NO_PREDICTION}", err=True)
+        holds = is_foretold(spec_of(folder).learner)
+        way = "--set held_out=0.2 holds some out" if holds else "bmdp evaluate plays the policy"
+        typer.echo(f"note: {NO_PREDICTION}; {way}", err=True)
     if as_json:
         typer.echo(json.dumps(_found(folder, predicted, seconds), indent=2, allow_nan=False))
         return

@@ -11,7 +11,13 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig, Learner
+
+NOT_EXPLORED = (
+    "Exploring does not learn prices; learn them from the episodes of a run instead: bmdp train "
+    "--data RUN/round-*/batch.npz --gamma GAMMA --set learner=LagrangianConfig --out OTHER."
+)
+"""What to do in place of exploring with a LagrangianConfig."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,11 @@ class TrainingSpec:
 
     def __post_init__(self) -> None:
         """Checks that the learner can explore in this way."""
+        if not isinstance(self.learner, BFTQConfig | FTQConfig):
+            raise ConfigError(
+                "TrainingSpec.learner must be a BFTQConfig or an FTQConfig; got a "
+                f"{type(self.learner).__name__}. {NOT_EXPLORED}"
+            )
         require_held_out(self.held_out, self.audit, self.learner)
         if self.held_out > 0 and self.exploration.episodes < 2:
             raise ConfigError("held_out needs rounds of at least 2 episodes; got 1.")
@@ -143,14 +154,48 @@ class TrainingSpec:
         )
 
 
-def require_held_out(share: float, audit: bool, learner: BFTQConfig | FTQConfig) -> None:
+@dataclass(frozen=True)
+class DataSpec:
+    """All that learning from a log is made of, but for its seed and the log.
+
+    Args:
+        learner: what is learned, and how.
+        held_out: share of episodes that are not learned from; they say what the policy will earn
+            and pay.
+        audit: whether the dial of the policy is read by what they say.
+    """
+
+    learner: Learner
+    held_out: float = 0.0
+    audit: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the share."""
+        require_held_out(self.held_out, self.audit, self.learner)
+
+
+def is_foretold(learner: Learner) -> bool:
+    """Whether held-out episodes say what the policy will earn and pay.
+
+    Switching they do not: what it does next depends on what was paid on the way.
+    """
+    return not (isinstance(learner, LagrangianConfig) and learner.plays == "switching")
+
+
+def require_held_out(share: float, audit: bool, learner: Learner) -> None:
     """Checks the share of episodes that are held out, and that an audit has something to go by.
 
     Raises:
-        ConfigError: if it is not from 0 to below 1, or there is nothing to audit, or nothing to
-            audit it by.
+        ConfigError: if it is not from 0 to below 1, or says nothing of what is learned, or there is
+            nothing to audit, or nothing to audit it by.
     """
     if not 0 <= share < 1:
         raise ConfigError(f"held_out must be from 0 to below 1; got {share}.")
-    if audit and (share == 0 or isinstance(learner, FTQConfig)):
+    if share > 0 and not is_foretold(learner):
+        raise ConfigError(
+            "held_out must be 0 with learner.plays 'switching': what is done next depends on what "
+            f"was paid on the way, which no model of values follows; got {share}. Play the policy "
+            "instead (bmdp evaluate, bmdp.calibrate), or use learner.plays=carried."
+        )
+    if audit and (share == 0 or not isinstance(learner, BFTQConfig)):
         raise ConfigError("audit needs episodes held out, held_out above 0, and a BFTQConfig.")

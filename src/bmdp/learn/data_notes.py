@@ -7,10 +7,10 @@ import numpy as np
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig, FitConfig, Learner
 
 
-def data_notes(batch: TransitionBatch, learner: BFTQConfig | FTQConfig) -> tuple[str, ...]:
+def data_notes(batch: TransitionBatch, learner: Learner) -> tuple[str, ...]:
     """Returns what to beware of, in plain words: what the log says of itself, and of budgets.
 
     Raises:
@@ -22,13 +22,13 @@ def data_notes(batch: TransitionBatch, learner: BFTQConfig | FTQConfig) -> tuple
             f"gamma is 1 and no row is terminal: values are sums over {learner.iterations} steps, "
             "one for each iteration"
         )
-    if isinstance(learner, BFTQConfig):
+    if isinstance(learner, FitConfig):
         _require_columns(batch, learner)
         notes.extend(_budget_notes(batch, learner))
     return tuple(notes)
 
 
-def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
+def _require_columns(batch: TransitionBatch, learner: FitConfig) -> None:
     n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
     if n_episodes < learner.n_models:
         raise DataError(
@@ -36,7 +36,7 @@ def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
             f"{learner.valuation!r}, which gives each of so many models its own; got "
             f"{n_episodes}. Use learner.valuation=self."
         )
-    if learner.labels == "stored" and batch.budget is None:
+    if isinstance(learner, BFTQConfig) and learner.labels == "stored" and batch.budget is None:
         raise DataError(
             "budget must be given for learner.labels 'stored'; the log has none. Use "
             "learner.labels=uniform."
@@ -45,7 +45,7 @@ def _require_columns(batch: TransitionBatch, learner: BFTQConfig) -> None:
         raise DataError("step must be given for learner.stages; the log has none.")
 
 
-def _budget_notes(batch: TransitionBatch, learner: BFTQConfig) -> list[str]:
+def _budget_notes(batch: TransitionBatch, learner: FitConfig) -> list[str]:
     """Whether the budgets have to do with what episodes cost."""
     paid = episode_costs(batch, learner.discount_of_costs)
     if paid is None or not batch.cost.any():

@@ -13,21 +13,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload
 
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
+from bmdp.errors import StoreError
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
 from bmdp.learn.config import TrainingSpec
 from bmdp.learn.curiosity import first_budgets, lesson, optimistic
 from bmdp.learn.exploring import ExploringPolicy
-from bmdp.learn.fit import Keeper, Record, TrainedPolicy
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit import ExploredPolicy, Keeper, PricedPlay, Record, TrainedPolicy
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig, Learner
 from bmdp.learn.ftq import FTQ
 from bmdp.learn.held_out import HeldOut, Parts, split_episodes
+from bmdp.learn.lagrangian import LagrangianFTQ
 from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
@@ -47,7 +49,7 @@ class ExplorationResult:
     """
 
     batch: TransitionBatch  # all episodes of all rounds
-    policy: TrainedPolicy  # of the last round
+    policy: ExploredPolicy  # of the last round
     records: tuple[Record, ...]  # how each collection and each iteration went
 
 
@@ -141,7 +143,7 @@ def explore(
 
 def play_rounds(
     spec: TrainingSpec, manner: Manner, place: Place, note: Callable[[Record], None]
-) -> tuple[TransitionBatch, TrainedPolicy]:
+) -> tuple[TransitionBatch, ExploredPolicy]:
     """Plays and learns, but for what the place has already; returns all episodes and the policy.
 
     What is done is noted before it is kept, so that whatever is kept has been noted. What held-out
@@ -156,7 +158,7 @@ def play_rounds(
     env = spec.env.spec()
     batches: list[TransitionBatch] = []
     parts: list[Parts] = []
-    policy: TrainedPolicy | None = None
+    policy: ExploredPolicy | None = None
     for number in range(spec.exploration.rounds):
         begin = time.perf_counter()
         batch = place.batch(number)
@@ -166,7 +168,7 @@ def play_rounds(
             place.keep_batch(number, batch)
         batches.append(batch)
         parts.append(split_episodes(batch, spec.held_out, seed=manner.seed, number=number))
-        policy = place.policy(number)
+        policy = _explored(place.policy(number))
         is_last = number + 1 == spec.exploration.rounds
         held_out = None
         if is_last:
@@ -210,15 +212,28 @@ def of_round(note: Callable[[Record], None], number: int) -> Callable[[Record], 
     return lambda record: note({"kind": "iteration", "round": number, **record})
 
 
-def learner_of(config: BFTQConfig | FTQConfig) -> BFTQ | FTQ:
+def _explored(policy: TrainedPolicy | None) -> ExploredPolicy | None:
+    """What was kept of a round, which is never of prices."""
+    if isinstance(policy, PricedPlay):
+        raise StoreError(f"a round left a {type(policy).__name__}, which does not explore.")
+    return policy
+
+
+@overload
+def learner_of(config: BFTQConfig | FTQConfig) -> BFTQ | FTQ: ...
+@overload
+def learner_of(config: LagrangianConfig) -> LagrangianFTQ: ...
+def learner_of(config: Learner) -> BFTQ | FTQ | LagrangianFTQ:
     """The learner that settings are of."""
+    if isinstance(config, LagrangianConfig):
+        return LagrangianFTQ(config)
     return BFTQ(config) if isinstance(config, BFTQConfig) else FTQ(config)
 
 
 def collect_round(
     spec: TrainingSpec,
     env: EnvSpec,
-    policy: TrainedPolicy | None,
+    policy: ExploredPolicy | None,
     before: list[TransitionBatch],
     manner: Manner,
 ) -> TransitionBatch:

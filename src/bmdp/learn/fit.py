@@ -22,13 +22,21 @@ from bmdp.models.problem import FitRecord, Fitter, Problem
 from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.crossed import MeanQ
 from bmdp.policies.hull import QFunction
+from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.staged import NarrowQ, StagedPolicy
 from bmdp.randomness import named_generator
 
 Record = dict[str, Any]
 LearnedPolicy = OneStepPolicy | StagedPolicy
-TrainedPolicy = LearnedPolicy | AuditedPolicy
+"""What is learned for budgets, or for one price."""
+PricedPlay = Portfolio | MultiplierPolicy | SwitchingPolicy
+"""What is learned for many prices."""
+ExploredPolicy = LearnedPolicy | AuditedPolicy
+"""What a run leaves that explores."""
+TrainedPolicy = ExploredPolicy | PricedPlay
+"""What a run leaves."""
 
 
 class Keeper(Protocol):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -241,3 +241,26 @@ class FTQConfig:
         require_count("iterations", self.iterations, 1)
         require_from_0("stop_delta", self.stop_delta)
         require_rising("budget_range", self.budget_range)
+
+
+Learner: TypeAlias = BFTQConfig | FTQConfig | LagrangianConfig
+
+
+def of_kind(learner: Learner, kind: type[Learner]) -> Learner:
+    """Returns settings of another kind, which keep what was set of those that both have.
+
+    What has its default takes that of the new kind: each has a model of its own.
+
+    >>> budgeted = BFTQConfig(gamma=0.9, budget_range=(0.0, 2.0), folds=3, n_budgets=5)
+    >>> priced = of_kind(budgeted, LagrangianConfig)
+    >>> priced == LagrangianConfig(gamma=0.9, budget_range=(0.0, 2.0), folds=3)
+    True
+    """
+    default = type(learner)(gamma=learner.gamma)
+    both = {f.name for f in fields(learner)} & {f.name for f in fields(kind)}
+    changed = {
+        name: getattr(learner, name)
+        for name in both
+        if getattr(learner, name) != getattr(default, name)
+    }
+    return kind(**{**changed, "gamma": learner.gamma})

@@ -13,15 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn.audit import audited, expected_at
 from bmdp.learn.fit import LearnedPolicy, Record, TrainedPolicy
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit_config import BFTQConfig, FitConfig, Learner
 from bmdp.learn.fitted import SMOOTH, StageKind, first_rows, fitted_evaluation
 from bmdp.learn.policy_fit import Terms
+from bmdp.learn.priced_worth import expected_of_prices, grid_of
 from bmdp.models import EncoderNet, FrontierNet, Model
 from bmdp.policies.audited import AuditedPolicy
+from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.portfolio import Portfolio
 from bmdp.randomness import named_generator
 
 N_PREDICTED = 11  # budgets of a prediction, from end to end of the range
@@ -76,14 +80,12 @@ class HeldOut:
     """
 
     batch: TransitionBatch
-    learner: BFTQConfig | FTQConfig
+    learner: Learner
     seed: int
     device: str
 
     @classmethod
-    def of(
-        cls, parts: Sequence[Parts], learner: BFTQConfig | FTQConfig, seed: int, device: str
-    ) -> HeldOut | None:
+    def of(cls, parts: Sequence[Parts], learner: Learner, seed: int, device: str) -> HeldOut | None:
         """Returns all that was held out of some rounds, if anything."""
         batches = [part.held_out for part in parts if part.held_out is not None]
         if not batches:
@@ -93,39 +95,15 @@ class HeldOut:
     def audited(self, policy: LearnedPolicy) -> AuditedPolicy:
         """Returns a policy whose dial is read by what was held out."""
         assert isinstance(self.learner, BFTQConfig)
-        terms = Terms(
-            model=self._model,
-            beta_grid=self.learner.beta_grid,
-            discounts=(self.learner.gamma, self.learner.discount_of_costs),
-            reward_scale=float(np.abs(self.batch.reward).max()) or 1.0,
-            n_actions=self.batch.n_actions,
-            seed=self._seed,
-            device=self.device,
-        )
+        terms = self._terms(self.learner, self.learner.beta_grid)
         return audited(policy, self.batch, terms, _stages(self.learner, self.batch))
 
     def prediction(self, policy: TrainedPolicy, number: int) -> Record:
         """Returns what a policy of the round of a number, audited or not, will earn and pay."""
         begin = time.perf_counter()
-        learner, batch = self.learner, self.batch
-        budgets = np.linspace(*learner.budget_range, N_PREDICTED)
-        starts = first_rows(batch)
-        if isinstance(policy, AuditedPolicy):
-            reward, cost = expected_at(policy, batch.state[starts], budgets)
-        else:
-            found = fitted_evaluation(
-                policy,
-                batch,
-                gamma=learner.gamma,
-                cost_gamma=learner.cost_gamma if isinstance(learner, BFTQConfig) else None,
-                budgets=budgets,
-                model=self._model,
-                seed=self._seed,
-                device=self.device,
-                n_budgets=learner.n_budgets if isinstance(learner, BFTQConfig) else 2,
-                stages=_stages(learner, batch),
-            )
-            reward, cost = found.reward, found.cost
+        budgets = np.linspace(*self.learner.budget_range, N_PREDICTED)
+        starts = first_rows(self.batch)
+        reward, cost = self._expected(policy, starts, budgets)
         return {
             "kind": "prediction",
             "round": number,
@@ -133,9 +111,46 @@ class HeldOut:
             "reward": reward.tolist(),
             "cost": cost.tolist(),
             "n_episodes": len(starts),
-            "n_transitions": len(batch),
+            "n_transitions": len(self.batch),
             "seconds": time.perf_counter() - begin,
         }
+
+    def _expected(
+        self, policy: TrainedPolicy, starts: IntArray, budgets: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean rewards and costs from the first rows, at budgets."""
+        learner, batch, stages = self.learner, self.batch, _stages(self.learner, self.batch)
+        assert not isinstance(policy, SwitchingPolicy)  # of which nothing is foretold
+        if isinstance(policy, AuditedPolicy):
+            return expected_at(policy, batch.state[starts], budgets)
+        if isinstance(policy, Portfolio | MultiplierPolicy):
+            assert isinstance(learner, FitConfig)
+            terms = self._terms(learner, grid_of(policy))
+            return expected_of_prices(policy, batch, batch.state[starts], budgets, terms, stages)
+        found = fitted_evaluation(
+            policy,
+            batch,
+            gamma=learner.gamma,
+            cost_gamma=learner.cost_gamma if isinstance(learner, FitConfig) else None,
+            budgets=budgets,
+            model=self._model,
+            seed=self._seed,
+            device=self.device,
+            n_budgets=learner.n_budgets if isinstance(learner, BFTQConfig) else 2,
+            stages=stages,
+        )
+        return found.reward, found.cost
+
+    def _terms(self, learner: FitConfig, grid: FloatArray) -> Terms:
+        return Terms(
+            model=self._model,
+            beta_grid=grid,
+            discounts=(learner.gamma, learner.discount_of_costs),
+            reward_scale=float(np.abs(self.batch.reward).max()) or 1.0,
+            n_actions=self.batch.n_actions,
+            seed=self._seed,
+            device=self.device,
+        )
 
     @property
     def _model(self) -> Model:
@@ -147,12 +162,12 @@ class HeldOut:
         return int(named_generator(self.seed, "held-out/prediction").integers(2**31))
 
 
-def _stages(learner: BFTQConfig | FTQConfig, batch: TransitionBatch) -> StageKind:
+def _stages(learner: Learner, batch: TransitionBatch) -> StageKind:
     """How to evaluate: as it was learned, or backwards if episodes have an end.
 
     The latter is right where time is hidden, and values need not settle.
     """
-    own = learner.stages if isinstance(learner, BFTQConfig) else "none"
+    own = learner.stages if isinstance(learner, FitConfig) else "none"
     if batch.step is None or (own == "none" and batch.step.max() >= _MOST_STEPS):
         return "none"
     counts = np.bincount(batch.step)

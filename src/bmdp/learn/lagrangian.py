@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
-from bmdp.learn.fit import Fit, Keeper, Record, reward_scale, run_iterations
+from bmdp.learn.fit import Fit, Keeper, PricedPlay, Record, reward_scale, run_iterations
 from bmdp.learn.fit_config import LagrangianConfig
 from bmdp.learn.stages import Stages, fit_stages
 from bmdp.learn.targets import NextValues
@@ -41,8 +42,9 @@ _STEPS = np.arange(-4, 5) / 2  # powers of 10 of the prices, in reward scales, t
 _GAP = 0.02  # share of the range of costs that neighbouring prices may differ by
 _MOST_NEW = 8  # prices, in a refinement
 
+_PRICES = "prices"  # name of those of a refinement, beside the arrays that are kept of it
+
 Note = Callable[[Record], None]
-PricedPlay: TypeAlias = Portfolio | MultiplierPolicy | SwitchingPolicy
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +87,56 @@ def fit_prices(
         batch: transitions.
         seed: of all that is random.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        on_record: called after every iteration with how it went.
-        keeper: of what is needed to go on after a kill; only without refinements.
+        on_record: called after every iteration with how it went. Those of a refinement are numbered
+            from where those before it would end at the latest.
+        keeper: of what is needed to go on after a kill.
     """
-    prices = config.prices or _first_prices(reward_scale(config, batch.reward))
-    fitted = _fit(replace(config, prices=prices), batch, seed, device, (on_record, keeper))
-    for _ in range(config.refinements):
+    n_iterations = config.iterations
+    if config.stages != "none" and batch.step is not None:
+        n_iterations = int(batch.step.max()) + 1
+    kept = keeper.load() if keeper is not None else None
+    number, prices = 0, config.prices or _first_prices(reward_scale(config, batch.reward))
+    if kept is not None and _PRICES in kept[1]:
+        number, prices = (kept[0] - 1) // n_iterations, tuple(kept[1][_PRICES].tolist())
+    while True:
+        part = _Part(number * n_iterations, prices, number == config.refinements, on_record, keeper)
+        noting = part.note, part if keeper is not None else None
+        fitted = _fit(replace(config, prices=prices), batch, seed, device, noting)
         more = refined(fitted.prices, fitted.costs)
-        if len(more) == len(fitted.prices):
-            break
-        fitted = _fit(replace(config, prices=more), batch, seed, device, (on_record, None))
-    return fitted
+        if part.is_last or len(more) == len(fitted.prices):
+            return fitted
+        number, prices = number + 1, more
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One fit of several, which notes and keeps its iterations as those after all before it."""
+
+    n_before: int  # iterations of those before it, at most
+    prices: tuple[float, ...]
+    is_last: bool  # whether no other can follow
+    on_record: Note
+    keeper: Keeper | None
+
+    def note(self, record: Record) -> None:
+        """Notes an iteration."""
+        number, is_last = self.n_before + record["iteration"], self.is_last and record["is_last"]
+        self.on_record({**record, "iteration": number, "is_last": is_last})
+
+    def load(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """What was kept of this fit, if anything."""
+        assert self.keeper is not None
+        kept = self.keeper.load()
+        if kept is None or kept[0] <= self.n_before:
+            return None
+        arrays = {name: array for name, array in kept[1].items() if name != _PRICES}
+        return kept[0] - self.n_before, arrays
+
+    def save(self, n_done: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Keeps an iteration; of a refinement, with its prices."""
+        own = {_PRICES: np.array(self.prices)} if self.n_before else {}
+        assert self.keeper is not None
+        self.keeper.save(self.n_before + n_done, {**arrays, **own})
 
 
 @dataclass(frozen=True)

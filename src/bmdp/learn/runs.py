@@ -9,31 +9,27 @@ policy of one that was not.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
 
-import bmdp
 from bmdp.checks import require_count
 from bmdp.data import TransitionBatch, load_batches
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import threads
-from bmdp.learn.config import TrainingSpec
+from bmdp.learn.config import DataSpec, TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, of_round, play_rounds
-from bmdp.learn.fit import Record, TrainedPolicy
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit import PricedPlay, Record, TrainedPolicy
+from bmdp.learn.fit_config import Learner
 from bmdp.learn.held_out import HeldOut, split_episodes
+from bmdp.learn.machine import checked_device, versions
 from bmdp.learn.run_folder import RunFolder, require_new
-from bmdp.learn.spec_files import DataSpec, from_json, to_json
+from bmdp.learn.spec_files import from_json, to_json
 from bmdp.learn.whole_files import arrays_hash
-from bmdp.models.fitting import torch_device
 from bmdp.randomness import stream_key
 
 AnyPath = str | os.PathLike[str]
@@ -71,7 +67,7 @@ def train(
     Paper: Algorithm 4.
 
     >>> import tempfile
-    >>> from bmdp.learn import EnvConfig, Exploration
+    >>> from bmdp.learn import BFTQConfig, EnvConfig, Exploration
     >>> from bmdp.models import LinearModel
     >>> learner = BFTQConfig(gamma=1.0, model=LinearModel(), iterations=1)
     >>> spec = TrainingSpec(EnvConfig("corridors"), learner, Exploration(rounds=1, episodes=4))
@@ -89,7 +85,7 @@ def train(
 
 def train_from_data(  # noqa: PLR0913
     batch: TransitionBatch,
-    learner: BFTQConfig | FTQConfig,
+    learner: Learner,
     folder: AnyPath,
     *,
     seed: int,
@@ -105,7 +101,7 @@ def train_from_data(  # noqa: PLR0913
 
     Args:
         batch: transitions.
-        learner: what to learn, and how.
+        learner: what to learn, and how: settings of `BFTQ`, `FTQ` or `LagrangianFTQ`.
         folder: of the run; a new one.
         seed: of everything.
         device: of the learner.
@@ -122,6 +118,7 @@ def train_from_data(  # noqa: PLR0913
     Paper: Algorithm 2.
 
     >>> import tempfile
+    >>> from bmdp.learn import BFTQConfig
     >>> from bmdp.models import TableModel
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
     >>> learner = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
@@ -163,6 +160,7 @@ def resume(
         StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
 
     >>> import tempfile
+    >>> from bmdp.learn import BFTQConfig
     >>> from bmdp.models import TableModel
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
     >>> learner = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
@@ -210,7 +208,10 @@ def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> Tr
             on_record=of_round(note, 0),
             keeper=run.keeper(0),
         )
-        policy = held_out.audited(learned) if held_out and spec.audit else learned
+        policy = learned
+        if held_out is not None and spec.audit:
+            assert not isinstance(learned, PricedPlay)  # which no audit takes
+            policy = held_out.audited(learned)
         run.keep_policy(0, policy)
     if held_out is not None:
         note(held_out.prediction(policy, 0))
@@ -241,17 +242,6 @@ def _header(spec: TrainingSpec | DataSpec, seed: int, device: str) -> dict[str, 
     }
 
 
-def versions() -> dict[str, str]:
-    """Returns the versions of what results depend on, by name."""
-    return {
-        "bmdp": bmdp.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": torch.__version__,
-        "gymnasium": gymnasium.__version__,
-    }
-
-
 def _read(run: RunFolder) -> tuple[TrainingSpec | DataSpec, int, str, int]:
     """Settings, seed, device and threads of a run."""
     header, spec = run.header, spec_of(run)
@@ -279,18 +269,3 @@ def spec_of(run: RunFolder) -> TrainingSpec | DataSpec:
         return from_json(settings)
     except ConfigError as error:
         raise StoreError(f"{run.path}/spec.json does not make sense: {error}") from error
-
-
-def checked_device(name: str) -> str:
-    """Returns the name of a device that is here; "auto" is the GPU if there is one.
-
-    Raises:
-        ConfigError: if it is not here.
-    """
-    try:
-        device = torch_device(name)
-    except RuntimeError:
-        raise ConfigError(f"device must be 'auto', 'cpu' or 'cuda'; got {name!r}.") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} is not here; 'auto' takes what there is.")
-    return str(device)

@@ -11,7 +11,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
@@ -21,8 +21,8 @@ import numpy as np
 from bmdp.checks import nearest
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.errors import ConfigError
-from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec, require_held_out
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.config import NOT_EXPLORED, DataSpec, EnvConfig, Exploration, TrainingSpec
+from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig, of_kind
 from bmdp.models import (
     EncoderNet,
     FrontierNet,
@@ -39,26 +39,6 @@ _LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (*_MODELS, *_LEARNERS)}
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # that JSON has no numbers for
-
-
-@dataclass(frozen=True)
-class DataSpec:
-    """All that learning from a log is made of, but for its seed and the log.
-
-    Args:
-        learner: what is learned, and how.
-        held_out: share of episodes that are not learned from; they say what the policy will earn
-            and pay.
-        audit: whether the dial of the policy is read by what they say.
-    """
-
-    learner: BFTQConfig | FTQConfig
-    held_out: float = 0.0
-    audit: bool = False
-
-    def __post_init__(self) -> None:
-        """Checks the share."""
-        require_held_out(self.held_out, self.audit, self.learner)
 
 
 _UNTAGGED = (TrainingSpec, DataSpec, EnvConfig, Exploration, Regression)
@@ -110,7 +90,8 @@ def with_setting(spec: Spec, text: str) -> Spec:
         spec: the settings.
         text: such as `learner.gamma=0.9`. The value is JSON, or else a word. The settings of the
             environment may be named as `env.observe_time` or `env.settings.observe_time`; a model
-            by its name, `learner.model=FrontierNet`.
+            by its name, `learner.model=FrontierNet`; and so a learner, `learner=LagrangianConfig`,
+            which keeps what was set before of those settings that both have.
 
     Raises:
         ConfigError: if there is no such setting, with the nearest one, or the value is not of its
@@ -210,17 +191,22 @@ def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 def _of_kind(classes: Iterable[type[Any]], value: Any, where: str) -> Any:
     """A value of one of some classes, which it names."""
-    known = {cls.__name__: cls for cls in classes}
+    known = _by_name(classes)
     content = {"kind": value} if isinstance(value, str) else value
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
         raise _wrong(where, f"be one of {', '.join(known)}, or settings with a kind", value)
-    kind = content["kind"]
-    if kind not in known:
-        raise ConfigError(
-            f"{where} must be one of {', '.join(known)}; got {kind!r}.{nearest(kind, known)}"
-        )
     rest = {name: v for name, v in content.items() if name != "kind"}
-    return _object(known[kind], rest, where)
+    return _object(_class_of(known, content["kind"], where), rest, where)
+
+
+def _class_of(known: dict[str, type[Any]], kind: str, where: str) -> type[Any]:
+    """The class of a name."""
+    if kind in known:
+        return known[kind]
+    rule = f"{where} must be one of {', '.join(known)}; got {kind!r}."
+    if kind == LagrangianConfig.__name__ and BFTQConfig.__name__ in known:
+        raise ConfigError(f"{rule} {NOT_EXPLORED}")
+    raise ConfigError(f"{rule}{nearest(kind, known)}")
 
 
 def _object(cls: type[Any], value: Any, where: str) -> Any:
@@ -254,8 +240,15 @@ def _changed(owner: Any, keys: list[str], value: Any, where: str) -> Any:
     elif rest:
         new = _changed(getattr(owner, key), rest, value, here)
     else:
-        new = _made(hints[key], value, here)
+        new = _replaced(getattr(owner, key), hints[key], value, here)
     return replace(owner, **{key: new})
+
+
+def _replaced(old: Any, hint: Any, value: Any, where: str) -> Any:
+    """What a setting becomes; a learner, of which a kind is named, keeps what both have."""
+    if isinstance(old, _LEARNERS) and isinstance(value, str):
+        return of_kind(old, _class_of(_by_name(get_args(hint)), value, where))
+    return _made(hint, value, where)
 
 
 def _env_settings(env: EnvConfig, keys: list[str], value: Any) -> dict[str, Any]:
@@ -267,6 +260,10 @@ def _env_settings(env: EnvConfig, keys: list[str], value: Any) -> dict[str, Any]
     if task is not None:
         _require_known(keys[0], inspect.signature(task).parameters, env.id)
     return {**env.settings, keys[0]: _frozen(value)}
+
+
+def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:
+    return {cls.__name__: cls for cls in classes}
 
 
 def _hints(cls: type[Any]) -> dict[str, Any]:
@@ -282,9 +279,13 @@ def _frozen(value: Any) -> Any:
 
 def _require_known(name: str, known: Iterable[str], owner: str) -> None:
     names = list(known)
-    if name not in names:
-        near = nearest(name, names) or f" There are {', '.join(names)}."
-        raise ConfigError(f"{owner} has no setting {name!r}.{near}")
+    if name in names:
+        return
+    near = nearest(name, names) or f" There are {', '.join(names)}."
+    others = [cls.__name__ for cls in _LEARNERS if name in _hints(cls)]
+    if others and owner in _by_name(_LEARNERS):
+        near = f" {' and '.join(others)} has it: say learner={others[0]} before."
+    raise ConfigError(f"{owner} has no setting {name!r}.{near}")
 
 
 def _join(where: str, name: str) -> str:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import require_choice, require_from_0, require_rising, require_share
 from bmdp.errors import ConfigError
-from bmdp.frontier import BudgetStatus, Frontier, best_mixtures
+from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures
 from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
 from bmdp.policies.greedy import lowered
 from bmdp.policies.priced import PriceDial, PricedPoints
@@ -80,6 +80,11 @@ class MultiplierPolicy(Policy):
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns what the policy expects to be able to get at the first step."""
         return _at(self.dial, 0).frontier(state)
+
+    def mixtures_at(self, points: PricedPoints, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
+        """Returns which prices are chosen for budgets `[N]`, given what prices do at `N` states."""
+        rewards = lowered(points.costs, points.rewards, self.margin)
+        return best_mixtures(points.costs, rewards, np.minimum(budgets, self.high))
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
         """Starts `N` episodes."""
@@ -179,9 +184,7 @@ class MultiplierTracker(_PricedTracker[MultiplierPolicy]):
 
     def _choose(self, points: PricedPoints, going: IntArray) -> None:
         """Chooses prices for the budgets held."""
-        held = np.minimum(self._budgets[going], self._budget_range[1])
-        rewards = lowered(points.costs, points.rewards, self._policy.margin)
-        found = best_mixtures(points.costs, rewards, held)
+        found = self._policy.mixtures_at(points, self._budgets[going])
         uniforms = self._streams.take(going).uniforms(self._step, 1)[:, 0]
         self._numbers[going] = np.where(uniforms < found.p_upper, found.upper, found.lower)
         above = self._budgets[going] > self._budget_range[1]

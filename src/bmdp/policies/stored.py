@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,12 +47,18 @@ class Stored:
 
 
 _KINDS: dict[str, type[Any]] = {}
+_ELSEWHERE: dict[str, str] = {}  # kinds that are not imported yet, and their modules
 
 
 def storable(cls: type[T]) -> type[T]:
     """Marks a dataclass as one that can be stored under its name."""
     _KINDS[cls.__name__] = cls
     return cls
+
+
+def storable_in(module: str, kind: str) -> None:
+    """Says where a kind is that can be stored: a module that is imported once it is read."""
+    _ELSEWHERE[kind] = module
 
 
 def to_stored(value: Any) -> Stored:
@@ -81,6 +88,8 @@ def from_stored(stored: Stored) -> Any:
     Raises:
         StoreError: if its kind is unknown, or does not take these data.
     """
+    if stored.kind not in _KINDS and stored.kind in _ELSEWHERE:
+        import_module(_ELSEWHERE[stored.kind])
     if stored.kind not in _KINDS:
         known = ", ".join(sorted(_KINDS))
         raise StoreError(f"A stored value of kind {stored.kind!r} is unknown; known are {known}.")

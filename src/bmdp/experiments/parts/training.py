@@ -12,14 +12,13 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, StoreError
 from bmdp.experiments.experiment import Work
-from bmdp.learn.config import Exploration, TrainingSpec
+from bmdp.learn.config import DataSpec, Exploration, TrainingSpec
 from bmdp.learn.fit import TrainedPolicy
 from bmdp.learn.fit_config import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
 from bmdp.learn.ftq import FTQ
 from bmdp.learn.lagrangian import LagrangianFTQ
 from bmdp.learn.run_folder import POLICY, SPEC, RunFolder, discard
 from bmdp.learn.runs import resume, spec_of, train, train_from_data
-from bmdp.learn.spec_files import DataSpec
 from bmdp.learn.whole_files import FitKeeper, save_policy
 from bmdp.models import EncoderNet, FrontierNet, Model
 from bmdp.models.fitting import torch_device

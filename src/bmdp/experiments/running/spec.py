@@ -12,7 +12,7 @@ from bmdp.checks import require_count
 from bmdp.errors import ConfigError, StoreError
 from bmdp.experiments.catalog import settings_of
 from bmdp.experiments.running.machine import machine
-from bmdp.learn.runs import checked_device, versions
+from bmdp.learn.machine import checked_device, versions
 from bmdp.learn.spec_files import plain
 from bmdp.randomness import stream_key
 
