@@ -10,7 +10,7 @@ from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches
 from bmdp.models import TableModel
 from bmdp.models.table import TableQ
-from bmdp.policies import Portfolio, PriceDial
+from bmdp.policies import Portfolio, PriceDial, TabularQ
 from evaluate.problems import finite_spec
 
 PROBLEM = branches()
@@ -95,3 +95,15 @@ def test_logs_that_hold_everything_tell_exactly_what_each_price_costs_and_earns(
     points = exact.points(np.array([state]))
     np.testing.assert_allclose(found.costs, points.costs[0], atol=1e-4)
     np.testing.assert_allclose(found.rewards, points.rewards[0], atol=1e-4)
+
+
+def test_a_single_price_is_told_from_a_log():
+    """Its dial has one number, and so no range."""
+    values = TabularQ(q_r=[[[0.0], [10.0]]], q_c=[[[0.0], [1.0]]])
+    dial = PriceDial(lambda states: values(states[:, 0].astype(int)), prices=[5.0])
+    alone = Portfolio((dial,), which=[0], budgets=[0], costs=[0], rewards=[0])
+    log = TransitionBatch(
+        np.zeros(2, int), [0, 1], [0, 10], [0, 1], np.zeros(2, int), [True, True], episode=[0, 1]
+    )
+    found = predict_portfolio(alone, log, gamma=1.0, seed=0, model=TableModel())
+    assert (found.costs.tolist(), found.rewards.tolist()) == ([1.0], [10.0])

@@ -138,10 +138,10 @@ def fitted_evaluation(  # noqa: PLR0913
     asked = admitted_budgets(asked, len(asked), policy.budget_range)
     if len(asked) == 0:
         raise BudgetError("budgets must hold at least one; got none.")
-    starts = first_rows(batch)
+    starts, (low, high) = first_rows(batch), policy.budget_range
     terms = Terms(
         model=SMOOTH if model is None else model,
-        beta_grid=np.linspace(*policy.budget_range, n_budgets),
+        beta_grid=np.linspace(low, high if high > low else low + 1, n_budgets),
         discounts=discounts,
         reward_scale=float(np.abs(batch.reward).max()) or 1.0,
         n_actions=batch.n_actions,
