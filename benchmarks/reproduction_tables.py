@@ -73,7 +73,15 @@ class Task:
     costs: tuple[float, ...]
 
 
-_RED_HOLLOW = SECOND_PUBLISHED
+PRICED = (
+    Line("published", "published", "BFTQ", style=FIRST_PUBLISHED),
+    Line("paper", "paper", "", style=THIRD),
+    Line("paper, FTQ mixture", "paper", "ftq", style=SECOND),
+    Line("best", "best", "", style=FIRST),
+    Line("best, FTQ mixture", "best", "ftq"),
+    Line("best, carried price", "best", "ftq", "evaluation-carried", FOURTH),
+)
+"""Dials of experiments with prices."""
 
 TASKS = {
     "corridors": Task(
@@ -81,7 +89,9 @@ TASKS = {
         "corridors",
         (
             Line("published", "published", "BFTQ risk-sensitive", style=FIRST_PUBLISHED),
-            Line("published, risk-neutral", "published", "BFTQ risk-neutral", style=_RED_HOLLOW),
+            Line(
+                "published, risk-neutral", "published", "BFTQ risk-neutral", style=SECOND_PUBLISHED
+            ),
             Line("paper", "paper", "", style=THIRD),
             Line("paper, risk-neutral", "paper", "risk-neutral", style=SECOND),
             Line("best", "best", "", style=FIRST),
@@ -93,28 +103,14 @@ TASKS = {
     "slot-filling": Task(
         "slot-filling",
         "slot-filling",
-        (
-            Line("published", "published", "BFTQ", style=FIRST_PUBLISHED),
-            Line("paper", "paper", "", style=THIRD),
-            Line("paper, FTQ mixture", "paper", "ftq", style=SECOND),
-            Line("best", "best", "", style=FIRST),
-            Line("best, FTQ mixture", "best", "ftq"),
-            Line("best, carried price", "best", "ftq", "evaluation-carried", FOURTH),
-        ),
+        PRICED,
         (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0),
         (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
     ),
     "driving": Task(
         "driving",
         "highway",
-        (
-            Line("published", "published", "BFTQ", style=FIRST_PUBLISHED),
-            Line("paper", "paper", "", style=THIRD),
-            Line("paper, FTQ mixture", "paper", "ftq", style=SECOND),
-            Line("best", "best", "", style=FIRST),
-            Line("best, FTQ mixture", "best", "ftq"),
-            Line("best, carried price", "best", "ftq", "evaluation-carried", FOURTH),
-        ),
+        PRICED,
         (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0),
         (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5),
     ),
@@ -191,17 +187,17 @@ def summary(task: Task, found: Mapping[str, Results]) -> Table:
             Column("", [dial.line.label for dial in dials], "s"),
             Column("seeds", [dial.curve.n_seeds for dial in dials], "d"),
             Column("score", [report.mean_score for report in reports]),
-            Column("its sd between seeds", [_deviation(dial, best) for dial in dials]),
+            Column("sd", [_deviation(dial, best) for dial in dials]),
             Column("overshoot", [_overshoot(dial, best) for dial in dials]),
             Column(
-                "of the worst seed",
+                "worst seed",
                 [
                     None if dial.is_published else report.worst_overshoot
                     for dial, report in zip(dials, reports, strict=True)
                 ],
             ),
             Column("dial error", [report.mean_dial_error for report in reports]),
-            Column("minutes of training", [_minutes(dial) for dial in dials], ".1f"),
+            Column("minutes", [_minutes(dial) for dial in dials], ".1f"),
         ],
     )
 

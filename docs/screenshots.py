@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PAGES = ("index", "getting-started", "theory-in-pictures")
+PAGES = ("index", "getting-started", "theory-in-pictures", "results")
 WIDTHS = {"desk": 1440, "telephone": 390}
 SCHEMES = ("light", "dark")
 
