@@ -171,7 +171,12 @@ CORRIDORS = EnvConfig("corridors", {})
 def corridors_case(rounds: int, episodes: int, centres: int, n_truth: int) -> Case:
     """A policy that is learned once, and played."""
     learner = BFTQConfig(
-        gamma=1.0, n_budgets=11, model=KernelModel(60), valuation="self", stages="shared"
+        gamma=1.0,
+        n_budgets=11,
+        model=KernelModel(60),
+        valuation="self",
+        stages="shared",
+        slope_cap=4.0,
     )
     how = Exploration(rounds, episodes, decay=0.002, floor=0.2, hold=3)
     policy = explore(TrainingSpec(CORRIDORS, learner, how), seed=0, device="cpu").policy

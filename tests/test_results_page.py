@@ -86,6 +86,17 @@ def test_rewards_are_compared_at_the_same_cost(records):
     assert by_cost["1"] == f"{9.05 + 10 * 0.95:.4g}"
 
 
+def test_the_overview_has_the_share_of_the_best_at_the_same_cost(records):
+    """The best is 10 + 10 c at cost c; seeds pay up to 0.05 too much on average."""
+    results = made.found_of(shown.TASKS["corridors"], records)
+    table = shown.overview({"corridors": results}).shown()
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    costs = np.array([0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
+    share = np.mean((8.55 + 10 * costs) / (10 + 10 * costs))
+    assert row["ours, as many episodes"] == f"{share:.2f}, 0.050"
+    assert "ours, a carried price" not in row
+
+
 def test_figures_are_made_of_records(records):
     task = shown.TASKS["corridors"]
     found = shown.figures(task, "corridors", made.found_of(task, records))
