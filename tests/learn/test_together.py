@@ -96,7 +96,8 @@ def test_every_regression_is_that_of_a_seed_alone(regression):
 def test_data_of_one_seed_mean_nothing_to_the_others():
     data, other = batches(), batches()
     other[1] = chain(200, seed=9)
-    one, two = (fit_together(config(), d, seeds=SEEDS, device="cpu") for d in (data, other))
+    alone = config(valuation="self")  # two models turn rounding into other choices
+    one, two = (fit_together(alone, d, seeds=SEEDS, device="cpu") for d in (data, other))
     assert_same_policies(one[::2], two[::2], data[::2])
     state = data[1].state
     assert np.abs(one[1].q_function(state)[0] - two[1].q_function(state)[0]).max() > 1e-2
