@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from agreement import agreement
 from tables import ROOT
 
 from bmdp.evaluate import Evaluation, measure_dial
@@ -229,10 +230,13 @@ def _told(dial: Dial, best: Frontier, costs: Sequence[float]) -> str:
 
 
 def share(dial: Dial, best: Frontier, costs: Sequence[float]) -> float:
-    """Returns reward over the best for the same cost, mean over costs that the dial can pay."""
+    """Returns reward over the best for the same cost, mean over costs.
+
+    It is 0 at costs to which the dial does not come down.
+    """
     curve = upper_frontier(dial.curve.cost.mean, dial.curve.reward.mean)
-    payable = [cost for cost in costs if cost >= curve.costs[0]]
-    return float(np.mean([curve.reward_at(c) / best.reward_at(c) for c in payable]))
+    earned = [reward or 0.0 for reward in _earned(curve, costs)]
+    return float(np.mean([r / best.reward_at(c) for r, c in zip(earned, costs, strict=True)]))
 
 
 def _overshoot(dial: Dial, best: Frontier) -> float:
@@ -308,6 +312,28 @@ def prices(task: Task, found: Mapping[str, Results]) -> Table:
     return Table("prices", "", [Column("lambda", every, "g"), *columns])
 
 
+REPRODUCED = {
+    "BFTQ": ("published", "paper"),
+    "BFTQ, risk-neutral": ("published, risk-neutral", "paper, risk-neutral"),
+}
+"""Labels of dials, published and reproduced."""
+
+
+def reproduced(task: Task, found: Mapping[str, Results]) -> Table:
+    """Returns how far what was reproduced agrees with what was published."""
+    dials = {dial.line.label: dial.curve for dial in dials_of(task, found)}
+    pairs = {
+        name: (dials[published], dials[ours])
+        for name, (published, ours) in REPRODUCED.items()
+        if ours in dials
+    }
+    if "paper" in found:
+        pieces = list(found["paper"].found(Prices, "prices", "ftq").values())
+        if pieces:
+            pairs["FTQ(lambda)"] = published_curve(task.figure, "FTQ"), price_curve("", pieces)
+    return agreement(pairs)
+
+
 def machines(found: Mapping[str, Results]) -> Table:
     """Returns where each preset was run."""
     every = found.values()
@@ -361,5 +387,7 @@ def tables_of(found: Mapping[str, Mapping[str, Results]]) -> dict[str, Table]:
         made[f"{name}: costs"] = costs(task, results)
         if name != "corridors":
             made[f"{name}: prices"] = prices(task, results)
+        if "paper" in results:
+            made[f"{name}: reproduced"] = reproduced(task, results)
         made[f"{name}: machines"] = machines(results)
     return made

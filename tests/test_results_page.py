@@ -97,6 +97,27 @@ def test_the_overview_has_the_share_of_the_best_at_the_same_cost(records):
     assert "ours, a carried price" not in row
 
 
+def test_a_dial_earns_nothing_at_costs_to_which_it_does_not_come_down(records):
+    task = shown.TASKS["corridors"]
+    results = made.found_of(task, records)
+    dial = next(d for d in shown.dials_of(task, results) if d.line.label == "best")
+    best = shown.reference(results)
+    assert dial.curve.cost.mean.min() == pytest.approx(0.05)
+    one, both = shown.share(dial, best, [0.2]), shown.share(dial, best, [0.01, 0.2])
+    assert one == pytest.approx(10.55 / 12)
+    assert both == pytest.approx(one / 2)
+
+
+def test_what_was_reproduced_is_compared_with_what_was_published(records):
+    task = shown.TASKS["corridors"]
+    table = shown.reproduced(task, made.found_of(task, records)).shown()
+    assert [row[0] for row in table.rows] == ["BFTQ", "BFTQ, risk-neutral"]
+    assert {row[1] for row in table.rows} == {"2"}  # budgets 0 and 1 are in both
+    cost, reward = (0.05 + 1.05 - 0.00225 - 1.08138) / 2, (9.05 + 19.05 - 11.102 - 183.8) / 2
+    assert float(table.rows[0][2]) == pytest.approx(cost, abs=1e-3)
+    assert float(table.rows[0][4]) == pytest.approx(reward, abs=0.1)
+
+
 def test_figures_are_made_of_records(records):
     task = shown.TASKS["corridors"]
     found = shown.figures(task, "corridors", made.found_of(task, records))
