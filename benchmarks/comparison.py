@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from record_tables import Record
-from tables import ROOT, markdown, rewritten
+from tables import ROOT, markdown, write_page
 
 from bmdp.errors import StoreError
 from bmdp.evaluate import seed_interval
@@ -33,6 +33,7 @@ from bmdp.report.reading import Results, read_results
 from bmdp.report.tables import Column, Table
 
 PAGE = ROOT / "docs/comparison.md"
+PAGED_BY = "python benchmarks/comparison.py page"
 RECORD = ROOT / "benchmarks/results/comparison.json"
 TASKS = {"slot-filling": "slot-filling", "corridors": "corridors", "routes-4": "routes=4"}
 """Names of tasks in the record, by those of the experiment; in the order of the page."""
@@ -213,20 +214,6 @@ def keep(folder: Path, path: Path) -> None:
         print(f"{task}, methods and numbers of seeds: {', '.join(told)}")
 
 
-def write_page(page: Path, record: Mapping[str, Record], is_check: bool) -> None:
-    """Puts tables on a page, or ends if it has others."""
-    text = page.read_text()
-    tables = {name: markdown(table) for name, table in tables_of(record).items()}
-    try:
-        wanted = rewritten(text, tables)
-    except ValueError as error:
-        sys.exit(f"{page.name}: {error}")
-    if not is_check:
-        page.write_text(wanted)
-    elif text != wanted:
-        sys.exit(f"{page.name} is not up to date; run python benchmarks/comparison.py page.")
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Keeps what was found, or writes the page."""
     parser = argparse.ArgumentParser(
@@ -242,7 +229,9 @@ def main(arguments: list[str] | None = None) -> None:
         command.add_argument("--record", type=Path, default=RECORD)
     asked = parser.parse_args(arguments)
     if asked.command == "page":
-        write_page(asked.page, json.loads(asked.record.read_text()), asked.check)
+        found = tables_of(json.loads(asked.record.read_text()))
+        tables = {name: markdown(table) for name, table in found.items()}
+        write_page(asked.page, tables, PAGED_BY, is_check=asked.check)
         return
     try:
         keep(asked.folder, asked.record)

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reproduction_tables import TASKS, Task, figures, overview, tables_of
-from tables import ROOT, markdown, rewritten
+from tables import ROOT, markdown, write_page
 
 from bmdp.experiments.experiment import read_piece
 from bmdp.report.reading import PartResults, Results, read_results, value_of
@@ -128,13 +127,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _write(page: Path, made: Mapping[str, Table], is_check: bool) -> None:
-    """Puts tables on a page, or ends if it has others."""
-    text = page.read_text()
-    wanted = rewritten(text, {name: markdown(table) for name, table in made.items()})
-    if is_check and text != wanted:
-        sys.exit(f"{page.name} is not up to date; run python benchmarks/reproduction.py page.")
-    if not is_check:
-        page.write_text(wanted)
+    tables = {name: markdown(table) for name, table in made.items()}
+    write_page(page, tables, "python benchmarks/reproduction.py page", is_check=is_check)
 
 
 if __name__ == "__main__":

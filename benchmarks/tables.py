@@ -95,6 +95,26 @@ def rewritten(page: str, tables: Mapping[str, str]) -> str:
     return PLACE.sub(lambda at: f"<!-- {at[1]} -->\n\n{tables[at[1]]}\n\n<!-- end -->", page)
 
 
+def write_page(page: Path, tables: Mapping[str, str], command: str, *, is_check: bool) -> None:
+    """Puts tables on a page; to check, ends with status 1 if the page has others.
+
+    Args:
+        page: that has a place for each of them.
+        tables: in Markdown, by the names of their places.
+        command: that writes the page.
+        is_check: whether nothing is written.
+    """
+    text = page.read_text()
+    try:
+        wanted = rewritten(text, tables)
+    except ValueError as error:
+        sys.exit(f"{page.name}: {error}")
+    if not is_check:
+        page.write_text(wanted)
+    elif text != wanted:
+        sys.exit(f"{page.name} is not up to date; run {command}.")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Rewrites the page, or ends with status 1 if it is not up to date."""
     parser = argparse.ArgumentParser(
@@ -105,15 +125,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md")
     asked = parser.parse_args(arguments)
     records = {path.name: json.loads(path.read_text()) for path in asked.results.glob("*.json")}
-    page = asked.page.read_text()
     try:
-        wanted = rewritten(page, tables_of(dict(sorted(records.items()))))
+        tables = tables_of(dict(sorted(records.items())))
     except ValueError as error:
         sys.exit(f"{asked.page.name}: {error}")
-    if not asked.check:
-        asked.page.write_text(wanted)
-    elif page != wanted:
-        sys.exit(f"{asked.page.name} is not up to date; run python benchmarks/tables.py.")
+    write_page(asked.page, tables, "python benchmarks/tables.py", is_check=asked.check)
 
 
 if __name__ == "__main__":
