@@ -52,6 +52,6 @@ def test_settings_that_one_of_them_lacks_are_left_out():
 
 
 def test_what_never_varies_is_equal_or_not():
-    same, other = np.zeros((3, 2)), np.array([[0.0, 0.1]] * 3)
+    same, other = np.zeros((3, 2)), np.array([[0.0, 0.25]] * 3)
     (row,) = rows(x=(curve([0, 1], same, same), curve([0, 1], other, same)))
     assert (row["costs"], row["rewards"]) == ("1", "0")
