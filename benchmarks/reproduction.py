@@ -5,7 +5,9 @@
     python benchmarks/reproduction.py page --check      # whether that and README.md have them
 
 A record holds the spec of an experiment and, of every part and seed, what was measured, with six
-digits. `reproduction_tables.py` makes tables and figures of records.
+digits. `keep` adds to a record of the same settings, device and versions, so that seeds can be run
+in several folders; any other is written anew. `reproduction_tables.py` makes tables and figures of
+records.
 """
 
 from __future__ import annotations
@@ -84,13 +86,31 @@ def read_record(path: Path) -> Results:
     return Results(path, record["experiment"], record["preset"], seeds, record, parts, ())
 
 
+def joined(there: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a record with what was found beside it, or that alone if specs differ.
+
+    A part and seed of both is as it was found.
+    """
+    own = ("seeds", "parts")
+    if any(there.get(name) != found[name] for name in found if name not in own):
+        return dict(found)
+    parts = {(p["part"], p["seed"]): p for p in (*there["parts"], *found["parts"])}
+    order = sorted(parts, key=lambda key: (key[1] is None, key))
+    seeds = sorted({*there["seeds"], *found["seeds"]})
+    return {**found, "seeds": seeds, "parts": [parts[key] for key in order]}
+
+
 def keep(folders: Sequence[Path], out: Path) -> None:
-    """Writes the records of experiments."""
+    """Writes the records of experiments, or adds to them."""
     out.mkdir(parents=True, exist_ok=True)
     for folder in folders:
         record = record_of(read_results(folder))
+        path = out / f"{record['experiment']}-{record['preset']}.json"
+        if path.exists():
+            record = joined(json.loads(path.read_text()), record)
         text = json.dumps(record, separators=(",", ":")).replace('{"part":', '\n{"part":')
-        (out / f"{record['experiment']}-{record['preset']}.json").write_text(text + "\n")
+        path.write_text(text + "\n")
+        print(f"{path.name}: seeds {', '.join(map(str, record['seeds']))}")
 
 
 def found_of(task: Task, records: Path) -> dict[str, Results]:

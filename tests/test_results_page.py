@@ -42,6 +42,37 @@ def test_a_record_has_what_was_measured(records):
     assert found.seconds == whole.seconds
 
 
+def test_seeds_of_several_folders_make_one_record(tmp_path):
+    for place, seeds in (("both", (0, 1)), ("second", (1,)), ("first", (0,))):
+        folders.corridors(tmp_path / place, seeds)
+    made.keep([tmp_path / "both"], tmp_path / "at-once")
+    made.keep([tmp_path / "second", tmp_path / "first"], tmp_path / "one-by-one")
+    name = "corridors-exploration-smoke.json"
+    at_once, one_by_one = (
+        (tmp_path / place / name).read_text() for place in ("at-once", "one-by-one")
+    )
+    assert [p["seed"] for p in json.loads(at_once)["parts"]] == [0, 1, 0, 1, None]
+    assert one_by_one == at_once
+
+
+def test_a_seed_that_is_run_again_takes_the_place_of_the_old_one():
+    old = [{"part": "", "seed": 0, "seconds": 1.0}, {"part": "", "seed": 1, "seconds": None}]
+    new = [{"part": "", "seed": 1, "seconds": 2.0}]
+    spec = {"settings": {"n": 3}, "versions": {"torch": "2"}}
+    joined = made.joined(
+        {**spec, "seeds": [0, 1], "parts": old}, {**spec, "seeds": [1], "parts": new}
+    )
+    assert joined == {**spec, "seeds": [0, 1], "parts": [old[0], new[0]]}
+
+
+@pytest.mark.parametrize("changed", [{"settings": {"n": 4}}, {"versions": {"torch": "3"}}])
+def test_records_of_other_specs_are_not_joined(changed):
+    spec = {"settings": {"n": 3}, "versions": {"torch": "2"}}
+    there = {**spec, "seeds": [0], "parts": [{"part": "", "seed": 0}]}
+    found = {**spec, **changed, "seeds": [1], "parts": [{"part": "", "seed": 1}]}
+    assert made.joined(there, found) == found
+
+
 def test_the_summary_is_that_of_each_seed(records):
     results = made.found_of(shown.TASKS["corridors"], records)
     table = shown.summary(shown.TASKS["corridors"], results).shown()
