@@ -160,6 +160,30 @@ def test_a_terminal_sees_how_far_it_is(tmp_path, monkeypatch):
     assert "left" in seen[4]["description"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (20.0, ["2/5, loss 0.1, 40.0 s", "4/5, loss 0.1, 40.0 s", "5/5, loss 0.1, 20.0 s"]),
+        (5.0, ["5/5, loss 0.1, 25.0 s"]),
+    ],
+)
+def test_elsewhere_slow_iterations_are_told_of_before_the_last(capsys, seconds, told):
+    shown = progress.TrainingProgress(n_rounds=1, n_iterations=5)
+    for i in range(5):
+        shown(
+            {
+                "kind": "iteration",
+                "round": 0,
+                "iteration": i,
+                "last_loss": 0.1,
+                "delta": 0.2,
+                "seconds": seconds,
+                "is_last": i == 4,
+            }
+        )
+    assert lines(capsys.readouterr().err) == [f"round 1/1: iteration {line}" for line in told]
+
+
 # Resuming
 
 

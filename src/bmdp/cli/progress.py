@@ -14,6 +14,8 @@ from bmdp.experiments.running.pace import all_work, work_done
 
 Record = dict[str, Any]
 
+_SILENCE = 30.0  # seconds of iterations after which there is a line, whichever they are
+
 
 class TrainingProgress:
     """Shows records as they come."""
@@ -25,7 +27,7 @@ class TrainingProgress:
         self._console = Console(stderr=True, soft_wrap=True)
         self._begin = time.monotonic()
         self._first: float | None = None  # work done before the first record
-        self._seconds = 0.0  # of the iterations of this round
+        self._seconds = 0.0  # since the last line
         self._bar: tuple[Progress, TaskID] | None = None
 
     @contextmanager
@@ -50,10 +52,10 @@ class TrainingProgress:
         progress.update(bar, completed=done, description=f"{text}  {self._left(done, record)}")
 
     def _print(self, record: Record) -> None:
-        """A line for each collection, one for the iterations of a round, and one at the end."""
+        """A line for each collection and for the iterations of a round, or of some time."""
         name = f"round {record['round'] + 1}/{self.n_rounds}"
         self._seconds += record["seconds"]
-        if record["kind"] != "iteration" or record["is_last"]:
+        if record["kind"] != "iteration" or record["is_last"] or self._seconds >= _SILENCE:
             told = f"{name}: {_told(record, self.n_iterations)}, {self._seconds:.1f} s"
             self._console.print(told, highlight=False)
             self._seconds = 0.0
