@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reproduction_tables import TASKS, Task, figures, overview, tables_of
+from reproduction_dials import TASKS, Task
+from reproduction_tables import figures, overview, tables_of
 from tables import ROOT, markdown, write_page
 
 from bmdp.experiments.experiment import read_piece
