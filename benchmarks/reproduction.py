@@ -90,12 +90,13 @@ def read_record(path: Path) -> Results:
 def joined(there: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a record with what was found beside it, or that alone if specs differ.
 
-    A part and seed of both is as it was found.
+    A part and seed of both is as it was found, if anything was measured of it.
     """
     own = ("seeds", "parts")
     if any(there.get(name) != found[name] for name in found if name not in own):
         return dict(found)
-    parts = {(p["part"], p["seed"]): p for p in (*there["parts"], *found["parts"])}
+    either = sorted((*there["parts"], *found["parts"]), key=lambda part: bool(part["pieces"]))
+    parts = {(part["part"], part["seed"]): part for part in either}
     order = sorted(parts, key=lambda key: (key[1] is None, key))
     seeds = sorted({*there["seeds"], *found["seeds"]})
     return {**found, "seeds": seeds, "parts": [parts[key] for key in order]}

@@ -55,21 +55,23 @@ def test_seeds_of_several_folders_make_one_record(tmp_path):
     assert one_by_one == at_once
 
 
-def test_a_seed_that_is_run_again_takes_the_place_of_the_old_one():
-    old = [{"part": "", "seed": 0, "seconds": 1.0}, {"part": "", "seed": 1, "seconds": None}]
-    new = [{"part": "", "seed": 1, "seconds": 2.0}]
+def test_a_seed_that_is_run_again_takes_the_place_of_the_old_one_once_it_is_measured():
+    nothing, old, new = {}, {"evaluation": "old"}, {"evaluation": "new"}
     spec = {"settings": {"n": 3}, "versions": {"torch": "2"}}
-    joined = made.joined(
-        {**spec, "seeds": [0, 1], "parts": old}, {**spec, "seeds": [1], "parts": new}
-    )
-    assert joined == {**spec, "seeds": [0, 1], "parts": [old[0], new[0]]}
+
+    def record(*pieces):
+        parts = [{"part": "", "seed": i, "pieces": p} for i, p in enumerate(pieces)]
+        return {**spec, "seeds": list(range(len(pieces))), "parts": parts}
+
+    joined = made.joined(record(old, old, nothing), record(nothing, new, new, nothing))
+    assert joined == record(old, new, new, nothing)
 
 
 @pytest.mark.parametrize("changed", [{"settings": {"n": 4}}, {"versions": {"torch": "3"}}])
 def test_records_of_other_specs_are_not_joined(changed):
     spec = {"settings": {"n": 3}, "versions": {"torch": "2"}}
-    there = {**spec, "seeds": [0], "parts": [{"part": "", "seed": 0}]}
-    found = {**spec, **changed, "seeds": [1], "parts": [{"part": "", "seed": 1}]}
+    there = {**spec, "seeds": [0], "parts": [{"part": "", "seed": 0, "pieces": {}}]}
+    found = {**spec, **changed, "seeds": [1], "parts": [{"part": "", "seed": 1, "pieces": {}}]}
     assert made.joined(there, found) == found
 
 
