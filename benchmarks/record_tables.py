@@ -390,7 +390,7 @@ def comparison_seconds(record: Record) -> Table:
             None if name == "BFTQ" else ratio(s, methods["coin"]["seconds"])
             for name, s in zip(names, seconds, strict=True)
         ]
-        columns += [Column(f"{task}, s", seconds, ".3g"), Column("x coin", gains, ".2g")]
+        columns += [Column(f"{task}, s", seconds, ".3g"), Column("x coin", gains, ".3g")]
     return Table("seconds", "Seconds of learning, means over seeds:", columns)
 
 
