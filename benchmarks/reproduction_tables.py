@@ -11,12 +11,7 @@ from reproduction_dials import TASKS, Dial, Task, dials_of, reference
 
 from bmdp.evaluate import measure_dial
 from bmdp.frontier import Frontier, upper_frontier
-from bmdp.report.curves import (
-    SECOND_PUBLISHED,
-    Drawn,
-    asked_figure,
-    trade_off_figure,
-)
+from bmdp.report.curves import SECOND_PUBLISHED, Drawn, asked_figure, trade_off_figure
 from bmdp.report.drawing import png_of
 from bmdp.report.pieces import Prices
 from bmdp.report.published import published_curve
