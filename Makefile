@@ -69,7 +69,6 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and doc
 	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json
 	$(BIN)/python benchmarks/workers.py --out benchmarks/results/workers.json
-	$(BIN)/python benchmarks/together.py --out benchmarks/results/together.json
 	$(BIN)/python benchmarks/tables.py
 
 clean:  ## remove what the targets made

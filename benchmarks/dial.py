@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,34 +91,6 @@ def _learned(job: Job, study: Study, variant: Variant, batch: Any) -> dict[str, 
     return _measured(job, study, variant, policy, records, begin)
 
 
-@dataclass(frozen=True, eq=False)
-class TolerantQ:
-    """Values whose frontier may begin at what is a little dearer than the cheapest, if it pays."""
-
-    values: Any
-    tolerance: float
-
-    def __call__(self, states: Any) -> tuple[Any, Any]:
-        """Returns (q_r, q_c)."""
-        from bmdp.learn.noise import tolerated
-
-        q_r, q_c = self.values(states)
-        costs, rewards = (q.reshape(len(q), -1) for q in (q_c.clip(0), q_r))
-        costs, rewards = tolerated(costs, rewards, self.tolerance)
-        return rewards.reshape(q_r.shape), costs.reshape(q_c.shape)
-
-
-def _tolerant(policy: Any, tolerance: float) -> Any:
-    """A policy of stages that acts with a tolerance."""
-    return replace(
-        policy,
-        stages=tuple(
-            replace(stage, q_function=TolerantQ(stage.q_function, tolerance))
-            for stage in policy.stages
-        ),
-    )
-
-
 def _measured(
     job: Job, study: Study, variant: Variant, policy: Any, records: Any, begin: float
 ) -> dict[str, Any]:
@@ -127,8 +99,6 @@ def _measured(
 
     train_seconds, env = time.perf_counter() - begin, _spec(study, variant).env
     policy = playable(policy, job.device)
-    if variant.tolerance > 0:
-        policy = _tolerant(policy, variant.tolerance)
     return {
         "seed": job.seed,
         "train_seconds": train_seconds,

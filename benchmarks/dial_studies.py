@@ -11,7 +11,6 @@ class Variant:
 
     name: str
     settings: tuple[str, ...] = ()
-    tolerance: float = 0.0  # on the cost of the cheapest vertex, in acting
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ def _models(decay: float) -> tuple[Variant, ...]:
         "EncoderNet": ("learner.model=EncoderNet", *how),
         "FrontierNet": ("learner.model=FrontierNet", *how),
         "LinearModel": ("learner.model=LinearModel",),
-        "TreesModel": ("learner.model=TreesModel",),
     }
     one = ("learner.stages=none", "learner.acting=average")
     return (
@@ -119,10 +117,7 @@ def _decays() -> tuple[Variant, ...]:
 
 
 PLAIN = (Variant("preset"),)
-CAPS = (
-    *(Variant(f"cap {c:g}", (f"learner.slope_cap={c}",)) for c in (0, 4, 15, 60)),
-    *(Variant(f"tolerance {t:g}", ("learner.slope_cap=0",), t) for t in (0.005, 0.02, 0.05)),
-)
+CAPS = tuple(Variant(f"cap {c:g}", (f"learner.slope_cap={c}",)) for c in (0, 4, 15, 60))
 MOVED = (*PLAIN, *(Variant(f"moved {p:g}", (f"exploration.move={p}",)) for p in (0.1, 0.2)))
 HELD_OUT = (Variant("audited by 0.3", ("held_out=0.3", "audit=true")), *PLAIN)
 ATTEMPTS = (

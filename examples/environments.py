@@ -2,8 +2,8 @@
 
     python examples/environments.py --out out/environments
 
-Corridors: the grid's own value beside what its policy earns in the real task, at three resolutions,
-and the best policy that does not see the time. Slot-filling: the frontier from below as bins of
+Corridors: the grid's own value beside what its policy earns in the real task, at three resolutions.
+Slot-filling: the frontier from below as bins of
 scores are halved, beside what its policy earns in the real task. Takes some minutes; --quick takes
 seconds, at coarser settings.
 """
@@ -24,7 +24,6 @@ import bmdp
 from bmdp.arrays import FloatArray
 from bmdp.envs import ScriptedPolicy, corridors, slot_filling
 from bmdp.envs.corridors import Corridors, frontier, picture
-from bmdp.envs.corridors.memoryless import best_memoryless
 from bmdp.envs.scripted import RULES
 from bmdp.envs.slot_filling import SlotFilling
 from bmdp.envs.slot_filling import frontier as belief
@@ -66,8 +65,6 @@ def corridors_row(resolution: int, n_episodes: int) -> dict[str, Any]:
     for end, price in (("cheap", CHEAP), ("dear", DEAR)):
         (cost, reward), scores = frontier.best_values(grid, price)
         rewards, costs = frontier.play(grid, scores, n_episodes=n_episodes, seed=0)
-        _, hidden = best_memoryless(grid, price, n_rounds=100)
-        without, _ = frontier.play(grid, hidden, n_episodes=n_episodes // 4, seed=0)
         row[end] = {
             "grid_cost": cost,
             "grid_reward": reward,
@@ -75,7 +72,6 @@ def corridors_row(resolution: int, n_episodes: int) -> dict[str, Any]:
             "reward": float(rewards.mean()),
             "reward_error": float(rewards.std() / np.sqrt(n_episodes)),
             "disagreement": abs(float(rewards.mean()) - reward) / float(rewards.mean()),
-            "memoryless_share": float(without.mean() / rewards.mean()),
         }
     tables = [t for move in grid.moves for t in (move.data, move.indices, move.indptr)]
     return row | measured(begin, tables)

@@ -56,7 +56,7 @@ def test_the_environments_are_drawn_and_their_frontiers_recorded(tmp_path):
     script("examples/environments.py").main(["--quick", "--out", str(tmp_path)])
     record = json.loads((tmp_path / "frontiers.json").read_text())
     (corridors,) = record["corridors"]
-    assert 0.9 < corridors["dear"]["memoryless_share"] <= 1.02
+    assert corridors["dear"]["reward"] > corridors["cheap"]["reward"]
     few, more = record["slot_filling"]
     assert few["reward_at_0.3"] < more["reward_at_0.3"]
     for row in (few, more):
@@ -139,12 +139,6 @@ def test_the_worker_benchmark_finds_equal_batches_and_measures_both_parts(tmp_pa
         assert all(seconds > 0 for seconds in row["seconds"])
 
 
-def test_the_noise_harness_ranks_the_rules(tmp_path, capsys):
-    script("examples/noise_harness.py").main(["--quick", "--out", str(tmp_path / "noise.json")])
-    assert json.loads((tmp_path / "noise.json").read_text())
-    assert "crossed" in capsys.readouterr().out
-
-
 @pytest.fixture
 def dial(monkeypatch):
     """The studies of dials, and one that takes a moment."""
@@ -158,7 +152,6 @@ def dial(monkeypatch):
     variants = (
         found.Variant("plain"),
         found.Variant("self", ("learner.valuation=self", "learner.slope_cap=0")),
-        found.Variant("tolerant", ("learner.valuation=self", "learner.slope_cap=0"), 0.2),
     )
     studies = {
         "tiny": found.Study("corridors", variants[:1], tiny, moved_at=2),
@@ -175,19 +168,16 @@ def test_every_study_of_dials_has_settings_that_exist(dial):
 
 
 def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, tmp_path, capsys):
-    for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self", "tolerant"))):
+    for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self"))):
         dial.do(dial.Job(study, 0, names, 40, "cpu", str(tmp_path)))
     rows = dial.rows_of(tmp_path)
     assert [(row["study"], row["name"]) for row in rows] == [
         ("tiny", "plain"),
         ("tiny batch", "plain"),
         ("tiny batch", "self"),
-        ("tiny batch", "tolerant"),
     ]
     found = [evaluation_of(row["evaluation"]) for row in rows]
     assert all(len(one.budgets) == 11 and one.n_episodes == 40 for one in found)
-    costs = [one.cost_mean[0] for one in found]
-    assert costs[3] > costs[2]  # a tolerance is spent where there is no budget
     moves = rows[0]["moved"]
     assert [move["from"] for move in moves] == [0.0, 0.5, 1.0]
     for move in moves:  # None if no episode went on so far
@@ -198,7 +188,7 @@ def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, t
     capsys.readouterr()
     dial.main(["--out", str(tmp_path), "--table"])
     table = capsys.readouterr().out.splitlines()
-    assert len(table) == 2 + 4
+    assert len(table) == 2 + 3
     optimum = bmdp.Frontier(np.array([0.0, 1.0]), np.array([100.0, 200.0]))
     report = measure_dial(found[0], optimum)
     assert f"**{report.mean_score:.3f}**" in table[2]

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from batches import exhaustive_batch, fraction_model
-from bmdp import ConfigError, TransitionBatch
-from bmdp.evaluate import measure_portfolio, predict_portfolio
+from bmdp import ConfigError
+from bmdp.evaluate import measure_portfolio
 from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches
-from bmdp.models import TableModel
-from bmdp.models.table import TableQ
-from bmdp.policies import Portfolio, PriceDial, TabularQ
+from bmdp.policies import Portfolio
 from evaluate.problems import finite_spec
 
 PROBLEM = branches()
@@ -78,32 +75,3 @@ def test_wrong_settings_are_refused(changes, message):
     how = {"n_episodes": 20, "seed": 0} | changes
     with pytest.raises(ConfigError, match=message):
         measure_portfolio(MEMBERS, finite_spec(PROBLEM), **how)
-
-
-@pytest.mark.parametrize("state", range(3))
-def test_logs_that_hold_everything_tell_exactly_what_each_price_costs_and_earns(state):
-    model = fraction_model(1, 0.75)
-    exact = price_dial(model, (np.inf, 2.0, 0.5, 0.0))
-    values = TableQ(np.arange(4), exact.q_function.q_r, exact.q_function.q_c)  # of floats
-    dial = PriceDial(values, exact.prices, exact.tolerance)
-    of_one = np.zeros(4, int), np.arange(4.0)
-    members = Portfolio((dial,), *of_one, np.zeros(4), np.arange(4.0))
-    rows = exhaustive_batch(model, parts=4, n_copies=1).to_arrays()
-    begins = {"step": (rows["state"][:, 0] != state).astype(int)}
-    batch = TransitionBatch.from_arrays(rows | begins, n_actions=3)
-    found = predict_portfolio(members, batch, gamma=0.75, seed=0, model=TableModel(), device="cpu")
-    points = exact.points(np.array([state]))
-    np.testing.assert_allclose(found.costs, points.costs[0], atol=1e-4)
-    np.testing.assert_allclose(found.rewards, points.rewards[0], atol=1e-4)
-
-
-def test_a_single_price_is_told_from_a_log():
-    """Its dial has one number, and so no range."""
-    values = TabularQ(q_r=[[[0.0], [10.0]]], q_c=[[[0.0], [1.0]]])
-    dial = PriceDial(lambda states: values(states[:, 0].astype(int)), prices=[5.0])
-    alone = Portfolio((dial,), which=[0], budgets=[0], costs=[0], rewards=[0])
-    log = TransitionBatch(
-        np.zeros(2, int), [0, 1], [0, 10], [0, 1], np.zeros(2, int), [True, True], episode=[0, 1]
-    )
-    found = predict_portfolio(alone, log, gamma=1.0, seed=0, model=TableModel())
-    assert (found.costs.tolist(), found.rewards.tolist()) == ([1.0], [10.0])

@@ -26,7 +26,7 @@ from bmdp.learn import (
 )
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.run_folder import RunFolder, discard, read_records
-from bmdp.models import FrontierNet, LinearModel, Regression, TreesModel
+from bmdp.models import FrontierNet, LinearModel, Regression
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, told, with_learner
 
@@ -167,10 +167,9 @@ def assert_as_whole(run, whole):
     [
         with_learner(regression=Regression(steps=3, start="restart", keep_moments=True)),
         with_learner(regression=Regression(steps=3, start="warm", keep_moments=False)),
-        with_learner(regression=Regression(steps=6, batch_size=16, held_out=0.25, check_every=2)),
+        with_learner(regression=Regression(steps=6, batch_size=16)),
         with_learner(model=FrontierNet((8,)), acting="crossed", iterations=3),
         with_learner(model=LinearModel(), valuation="self", labels="stored"),
-        pytest.param(with_learner(model=TreesModel(3, 5)), marks=pytest.mark.slow),
         with_learner(stop_delta=1e9, iterations=5),
         replace(
             SPEC,
@@ -188,7 +187,7 @@ def assert_as_whole(run, whole):
             ),
         ),
     ],
-    ids=["restart", "moments", "held-out", "grid", "linear", "trees", "early", "ftq", "ftq-early"],
+    ids=["restart", "moments", "batches", "grid", "linear", "early", "ftq", "ftq-early"],
 )
 def test_every_learner_goes_on_from_its_checkpoint(tmp_path, spec):
     train(spec, tmp_path / "whole", seed=4)

@@ -9,7 +9,7 @@ from bmdp.learn import BFTQConfig, EnvConfig, FTQConfig, LagrangianConfig, prese
 from bmdp.learn.config import DataSpec
 from bmdp.learn.presets import PRESETS
 from bmdp.learn.spec_files import from_json, plain, to_json, with_setting
-from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel, TreesModel
+from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel
 from training import SPEC
 
 
@@ -32,7 +32,6 @@ def test_every_preset_comes_back_as_it_was(name):
         FrontierNet((5,), "free"),
         LinearModel("quadratic", 4, 0.5),
         TableModel(),
-        TreesModel(3, 2, 0.5),
     ],
 )
 def test_every_model_comes_back_as_it_was(model):

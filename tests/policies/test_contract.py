@@ -3,7 +3,6 @@ import numpy as np
 from bmdp.policies import (
     CalibratedPolicy,
     Certificate,
-    EpsilonGreedy,
     HullPolicy,
     Portfolio,
     RandomBudgetedPolicy,
@@ -74,7 +73,6 @@ CASES = {
     "random, at most": Case(
         RandomBudgetedPolicy(N_ACTIONS, -1, 2.5, "at_most"), np.zeros((4, 2, 2)), N_ACTIONS
     ),
-    "epsilon-greedy": Case(EpsilonGreedy(HULL, RANDOM, 0.3), NUMBERS, N_ACTIONS),
     "coin": Case(Portfolio.coin(HULL, RANDOM, 0.2, 0.8), NUMBERS, N_ACTIONS, one_step=False),
     "coin of coins": Case(
         Portfolio.coin(Portfolio.coin(HULL, RANDOM, 0.2, 0.8), STAGED, 0.1, 0.9),

@@ -6,12 +6,13 @@ import pytest
 
 import bmdp
 from bmdp import StoreError
-from bmdp.policies import EpsilonGreedy, HullPolicy, RandomBudgetedPolicy, TabularQ
+from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
 from bmdp.policies.stored import read_stored, to_stored, write_stored
 
 TABLE = TabularQ(np.ones((2, 2, 3), np.float32), np.zeros((2, 2, 3), np.float32))
-POLICY = EpsilonGreedy(
-    HullPolicy(TABLE, np.linspace(0, 1, 3)), RandomBudgetedPolicy(2, 0.0, 1.0), 0.25
+POLICY = ExploringPolicy(
+    HullPolicy(TABLE, np.linspace(0, 1, 3)), RandomBudgetedPolicy(2, 0.0, 1.0), floor=0.25
 )
 
 
@@ -23,7 +24,7 @@ def folder(tmp_path):
 
 def test_what_is_read_is_what_was_written(folder):
     loaded = bmdp.load_policy(folder)
-    assert loaded.epsilon == 0.25
+    assert loaded.floor == 0.25
     assert loaded.explorer == POLICY.explorer
     assert loaded.greedy.q_function.q_r.dtype == np.float32
     assert (loaded.greedy.q_function.q_r == TABLE.q_r).all()
@@ -32,7 +33,7 @@ def test_what_is_read_is_what_was_written(folder):
 def test_an_existing_folder_is_left_alone_unless_told_otherwise(folder):
     with pytest.raises(StoreError, match="exists already: choose another folder"):
         POLICY.explorer.save(folder)
-    assert bmdp.load_policy(folder).epsilon == 0.25
+    assert bmdp.load_policy(folder).floor == 0.25
     POLICY.explorer.save(folder, overwrite=True)
     assert bmdp.load_policy(folder) == POLICY.explorer
     assert [p.name for p in folder.parent.iterdir()] == ["policy"]
@@ -122,7 +123,7 @@ def test_settings_that_make_no_sense_are_refused(folder):
     value = folder / "value.json"
     value.write_text(value.read_text().replace("0.25", "25.0"))
     restamp(folder)
-    with pytest.raises(StoreError, match=r"EpsilonGreedy does not make sense: .*from 0 to 1"):
+    with pytest.raises(StoreError, match=r"ExploringPolicy does not make sense: .*from 0 to 1"):
         bmdp.load_policy(folder)
 
 
@@ -145,5 +146,5 @@ def test_a_stranger_of_a_known_name_is_not_stored():
 
 def test_a_stored_value_is_plain_data(folder):
     stored = read_stored(folder)
-    assert stored.settings == {"epsilon": 0.25}
+    assert stored.settings == {"decay": 0.001, "floor": 0.25, "hold": 1, "move": 0.0}
     assert sorted(stored.parts) == ["explorer", "greedy"]

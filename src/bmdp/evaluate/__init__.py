@@ -5,7 +5,7 @@ from bmdp.evaluate.calibration import calibrate
 from bmdp.evaluate.dial import DialReport, measure_dial, measure_dials
 from bmdp.evaluate.midway import MoveEvaluation, evaluate_move
 from bmdp.evaluate.offline import OfflineEvaluation, evaluate_offline
-from bmdp.evaluate.portfolios import measure_portfolio, predict_portfolio
+from bmdp.evaluate.portfolios import measure_portfolio
 from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.evaluate.statistics import (
     Interval,
@@ -33,7 +33,6 @@ __all__ = [
     "measure_dial",
     "measure_dials",
     "measure_portfolio",
-    "predict_portfolio",
     "quantiles",
     "seed_interval",
     "share_interval",

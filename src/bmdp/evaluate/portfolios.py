@@ -1,4 +1,4 @@
-"""What the members of a portfolio cost and earn, by playing them or by logs: the calibration curve.
+"""What the members of a portfolio cost and earn, by playing them: the calibration curve.
 
 Paper: the figure of the Lagrangian appendix, cost against multiplier, and its two rules.
 """
@@ -6,24 +6,17 @@ Paper: the figure of the Lagrangian appendix, cost against multiplier, and its t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_choice, require_count
-from bmdp.data import TransitionBatch
 from bmdp.envs.slots import find_spec
 from bmdp.evaluate.episodes import Job, Setting
 from bmdp.evaluate.workers import Progress, part_of, play_plans
 from bmdp.policies.portfolio import Portfolio
-from bmdp.policies.priced import PriceDial
-from bmdp.policies.protocol import SteppedPolicy
-
-if TYPE_CHECKING:
-    from bmdp.learn.fitted import StageKind
-    from bmdp.models import Model
 
 _N_GROUPS = 10  # of episodes, for the largest deviation
 
@@ -80,71 +73,6 @@ def measure_portfolio(  # noqa: PLR0913
         played, _ = play_plans(policy, setting, plans, workers=workers, progress=report)
         rewards[members] = [returns.discounted_reward.mean() for returns in played]
         costs[members] = [_cost(returns.discounted_cost, by) for returns in played]
-    return replace(portfolio, costs=costs, rewards=rewards)
-
-
-def predict_portfolio(  # noqa: PLR0913
-    portfolio: Portfolio,
-    batch: TransitionBatch,
-    *,
-    gamma: float,
-    cost_gamma: float | None = None,
-    seed: int,
-    model: Model | None = None,
-    device: str = "auto",
-    stages: StageKind | None = None,
-) -> Portfolio:
-    """Returns the portfolio with costs and rewards of its members as logged episodes tell them.
-
-    By fitted evaluation (`bmdp.fitted_evaluation`, whose arguments these are), which is honest on
-    episodes that had no part in choosing the policies.
-
-    Args:
-        portfolio: such as `LagrangianFTQ` returns, with a member for each price.
-        batch: transitions of whole episodes.
-        gamma: discount of rewards, and of costs if these have none of their own.
-        cost_gamma: discount of costs.
-        seed: of all that is random.
-        model: what estimates (Q_r, Q_c).
-        device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        stages: "shared", "own" or "none"; what suits the policy, if not given.
-
-    Raises:
-        PolicyError: if a policy does not say with which probabilities it acts.
-        DataError: if the batch lacks what is needed.
-
-    >>> from bmdp.models import TableModel
-    >>> from bmdp.policies import TabularQ
-    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
-    >>> dial = PriceDial(lambda states: q(states[:, 0].astype(int)), prices=[20.0, 0.0])
-    >>> unknown = Portfolio((dial,), which=[0, 0], budgets=[0, 1], costs=[0, 0], rewards=[0, 0])
-    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])
-    >>> found = predict_portfolio(unknown, log, gamma=1.0, seed=0, model=TableModel())
-    >>> found.costs.tolist(), found.rewards.tolist()
-    ([0.0, 1.0], [0.0, 10.0])
-    """
-    from bmdp.learn.fitted import fitted_evaluation
-
-    costs, rewards = np.zeros((2, len(portfolio.which)))
-    for number, policy in enumerate(portfolio.policies):
-        members = np.flatnonzero(portfolio.which == number)
-        stepped = cast(SteppedPolicy, policy)
-        first = stepped.at_step(0) if hasattr(stepped, "at_step") else None
-        # A dial of prices has whole numbers on it; others are interpolated on a fine grid.
-        n_budgets = max(2, len(first.prices)) if isinstance(first, PriceDial) else 41
-        found = fitted_evaluation(
-            stepped,
-            batch,
-            gamma=gamma,
-            cost_gamma=cost_gamma,
-            budgets=portfolio.budgets[members],
-            model=model,
-            seed=seed,
-            device=device,
-            n_budgets=n_budgets,
-            stages=stages,
-        )
-        costs[members], rewards[members] = found.cost, found.reward
     return replace(portfolio, costs=costs, rewards=rewards)
 
 

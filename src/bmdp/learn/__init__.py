@@ -13,7 +13,6 @@ from bmdp.learn.ftq import FTQ
 from bmdp.learn.lagrangian import LagrangianFTQ
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import resume, train, train_from_data
-from bmdp.learn.together import explore_together, fit_together
 
 __all__ = [
     "BFTQ",
@@ -29,8 +28,6 @@ __all__ = [
     "TrainingSpec",
     "collect",
     "explore",
-    "explore_together",
-    "fit_together",
     "fitted_evaluation",
     "preset",
     "resume",

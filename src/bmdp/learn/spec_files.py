@@ -31,10 +31,9 @@ from bmdp.models import (
     Model,
     Regression,
     TableModel,
-    TreesModel,
 )
 
-_MODELS = (EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel, TreesModel)
+_MODELS = (EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel)
 _LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (*_MODELS, *_LEARNERS)}
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}

@@ -6,7 +6,6 @@ from bmdp.models.networks import EncoderNet, FrontierNet, NetworkQ
 from bmdp.models.problem import Model
 from bmdp.models.settings import Regression
 from bmdp.models.table import TableModel, TableQ
-from bmdp.models.trees import TreesModel, TreesQ
 
 __all__ = [
     "EncoderNet",
@@ -20,6 +19,4 @@ __all__ = [
     "Regression",
     "TableModel",
     "TableQ",
-    "TreesModel",
-    "TreesQ",
 ]

@@ -41,7 +41,7 @@ class KernelFitter:
         for model, own in enumerate(self._own):
             if any(map(len, own)):
                 self._found[model] = self._solved(model, values)
-        return FitRecord(first_loss, self._error(values), None, 1)
+        return FitRecord(first_loss, self._error(values), 1)
 
     def error(self, budgets: Tensor, targets: Tensor) -> float:
         """Mean squared error of Q_r plus that of Q_c, mean over models on some of their rows."""

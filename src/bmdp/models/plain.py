@@ -53,7 +53,7 @@ class PlainFitter(ABC):
         first_loss = self.error(budgets, targets)
         for model, rows in enumerate(self._rows(budgets, targets)):
             self._learn(f"fit/{name}/model-{model}", model, rows)
-        return FitRecord(first_loss, self.error(budgets, targets), None, 1)
+        return FitRecord(first_loss, self.error(budgets, targets), 1)
 
     def error(self, budgets: Tensor, targets: Tensor) -> float:
         """Mean squared error of Q_r plus that of Q_c, mean over models on some of their rows."""

@@ -38,7 +38,6 @@ class FitRecord:
 
     first_loss: float
     last_loss: float
-    held_out_loss: float | None
     n_steps: int
 
     def as_dict(self) -> dict[str, Any]:

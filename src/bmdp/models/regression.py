@@ -15,6 +15,8 @@ from bmdp.models.problem import FitRecord
 from bmdp.models.settings import Regression
 from bmdp.models.stacks import QStack
 
+_CHECK_EVERY = 50  # steps between two looks at the loss
+
 
 class Samples(NamedTuple):
     """What `E` networks are fitted to, `n` rows each; rows of weight 0 only fill up."""
@@ -32,20 +34,6 @@ class Samples(NamedTuple):
             t[:, places] for t in (self.states, self.actions, self.targets, self.weights)
         )
         return Samples(states, actions, budgets, targets, weights)
-
-
-class Descent(NamedTuple):
-    """How a regression went, for each network."""
-
-    first_losses: Tensor  # [E]
-    last_losses: Tensor  # [E]
-    held_out_loss: float | None  # mean over networks
-    n_steps: int
-
-    def record(self, networks: slice = slice(None)) -> FitRecord:
-        """How it went for some of the networks, or for all."""
-        first, last = (float(t[networks].mean()) for t in (self.first_losses, self.last_losses))
-        return FitRecord(first, last, self.held_out_loss, self.n_steps)
 
 
 def losses(stack: QStack, samples: Samples) -> Tensor:
@@ -66,12 +54,11 @@ def _losses(stack: QStack, samples: Samples, shares: Tensor) -> Tensor:
 
 
 def make_optimiser(stack: QStack, settings: Regression) -> torch.optim.Optimizer:
-    """Returns the optimiser that the settings ask for."""
-    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
+    """Returns Adam as the settings have it."""
     device = next(stack.parameters()).device
     on_gpu = device.type == "cuda"
     rate = torch.tensor(settings.learning_rate, device=device) if on_gpu else settings.learning_rate
-    return kind(
+    return torch.optim.Adam(
         stack.parameters(),
         lr=rate,
         weight_decay=settings.weight_decay,
@@ -87,18 +74,7 @@ def regress(
     optimiser: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> FitRecord:
-    """Fits in place, and tells how it went; arguments as for `descend`."""
-    return descend(stack, samples, settings, optimiser, generator).record()
-
-
-def descend(
-    stack: QStack,
-    samples: Samples,
-    settings: Regression,
-    optimiser: torch.optim.Optimizer,
-    generator: torch.Generator,
-) -> Descent:
-    """Fits in place, and tells how it went for each network.
+    """Fits in place, and tells how it went.
 
     Args:
         stack: the networks.
@@ -107,26 +83,19 @@ def descend(
         optimiser: of the parameters of the stack, with the moments it has.
         generator: on the CPU, of what is random.
     """
-    n, device = samples.states.shape[1], samples.states.device
-    order = torch.randperm(n, generator=generator) if settings.held_out else torch.arange(n)
-    n_held_out = round(settings.held_out * n)
-    held_out = samples.rows(order[:n_held_out].to(device)) if n_held_out else None
-    trained = samples.rows(order[n_held_out:].to(device)) if n_held_out else samples
-    judge = _Judge(stack, held_out, settings)
-    walk = _walker(stack, trained, settings, optimiser, generator)
+    walk = _walker(stack, samples, settings, optimiser, generator)
     n_taken, found = 0, torch.empty(0)
     while n_taken < settings.steps:
-        to_check = -n_taken % settings.check_every + 1
-        n = min(to_check, settings.steps - n_taken)
-        last = walk(range(n_taken, n_taken + n))
+        to_check = -n_taken % _CHECK_EVERY + 1
+        last = walk(min(to_check, settings.steps - n_taken))
         found = torch.stack((last[0] if n_taken == 0 else found[0], last[-1]))
         n_taken += len(last)
-        if judge.is_over() or _is_low(last[-1], settings):
+        if _is_low(last[-1], settings):
             break
-    return Descent(found[0], found[1], judge.finish(), n_taken)
+    return FitRecord(float(found[0].mean()), float(found[1].mean()), n_taken)
 
 
-Walk = Callable[[range], Tensor]
+Walk = Callable[[int], Tensor]
 """Takes steps until the loss is low, and returns the losses before each of them, `[steps, E]`."""
 
 
@@ -159,18 +128,15 @@ def _walker(
 
     if samples.states.device.type == "cuda" and is_whole and settings.steps >= 20:
         return _running(_recorded(step), settings, optimiser)
-    return _walking(step, settings, optimiser)
+    return _walking(step, settings)
 
 
-def _walking(
-    step: Callable[[], Tensor], settings: Regression, optimiser: torch.optim.Optimizer
-) -> Walk:
+def _walking(step: Callable[[], Tensor], settings: Regression) -> Walk:
     """Looks at the loss at every step, if there is one to end at."""
 
-    def walk(numbers: range) -> Tensor:
+    def walk(n_steps: int) -> Tensor:
         found: list[Tensor] = []
-        for number in numbers:
-            _set_rate(optimiser, settings, number)
+        for _ in range(n_steps):
             found.append(step())
             if _is_low(found[-1], settings):
                 break
@@ -184,22 +150,18 @@ def _running(
 ) -> Walk:
     """Looks at losses at the end, lest a GPU waits for it; goes back if it has gone too far."""
 
-    def run(numbers: range) -> Tensor:
-        found: list[Tensor] = []
-        for number in numbers:
-            _set_rate(optimiser, settings, number)
-            found.append(step().clone())
-        return torch.stack(found).cpu()
+    def run(n_steps: int) -> Tensor:
+        return torch.stack([step().clone() for _ in range(n_steps)]).cpu()
 
-    def walk(numbers: range) -> Tensor:
+    def walk(n_steps: int) -> Tensor:
         before = _state(optimiser)
         kept = [value.clone() for value in before] if settings.stop_loss is not None else []
-        found = run(numbers)
+        found = run(n_steps)
         low = next((i for i, loss in enumerate(found) if _is_low(loss, settings)), len(found))
         if low + 1 < len(found):
             for value, old in zip(before, kept, strict=True):
                 value.copy_(old)
-            found = run(numbers[: low + 1])
+            found = run(low + 1)
         return found
 
     return walk
@@ -240,51 +202,6 @@ def _recorded(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
         return losses_of[0]
 
     return take
-
-
-class _Judge:
-    """Looks at rows that are held out, and keeps the parameters that did best on them."""
-
-    def __init__(self, stack: QStack, held_out: Samples | None, settings: Regression) -> None:
-        self.stack, self.held_out, self.patience = stack, held_out, settings.patience
-        self.best, self.n_worse = float("inf"), 0
-        self.kept: list[Tensor] = []
-
-    def is_over(self) -> bool:
-        """Whether it has not got better for long."""
-        if self.held_out is None:
-            return False
-        with torch.no_grad():
-            loss = float(losses(self.stack, self.held_out).mean())
-        if loss < self.best:
-            self.best, self.n_worse = loss, 0
-            self.kept = [p.detach().clone() for p in self.stack.parameters()]
-        else:
-            self.n_worse += 1
-        return self.n_worse >= self.patience
-
-    def finish(self) -> float | None:
-        """Goes back to the best parameters, and returns their loss."""
-        if self.held_out is None:
-            return None
-        with torch.no_grad():
-            for parameter, kept in zip(self.stack.parameters(), self.kept, strict=True):
-                parameter.copy_(kept)
-        return self.best
-
-
-def _set_rate(optimiser: torch.optim.Optimizer, settings: Regression, step: int) -> None:
-    """The learning rate of a step, if it is another than that of the step before."""
-    if step > 0 and settings.schedule == "constant":
-        return
-    rate = settings.learning_rate
-    if settings.schedule == "cosine":
-        rate *= float(0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / settings.steps))))
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
 
 
 def _part(samples: Samples, size: int, generator: torch.Generator) -> Samples:

@@ -1,7 +1,6 @@
-"""A model of its own for each output, in training together. Importing this module imports torch.
+"""A model of its own for each output, fitted one after the other.
 
-Networks are trained as one stack (`bmdp.models.joint`), other models one after the other. Either
-way each output comes out as if it had been fitted alone.
+Importing this module imports torch.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bmdp.arrays import FloatArray
-from bmdp.models.fitting import NetworkFitter
-from bmdp.models.joint import Task, fit_jointly
 from bmdp.models.problem import FitRecord, Fitter, Problem
 from bmdp.policies.hull import QFunction
 from bmdp.policies.stored import storable
@@ -58,16 +55,10 @@ class SeparateFitter:
     def fit(self, name: str, budgets: Tensor, targets: Tensor) -> FitRecord:
         """Fits each output to its targets, of `[N, M, 2]`."""
         one = self._only(targets)
-        networks = [f for f in self._fitters if isinstance(f, NetworkFitter)]
-        if len(networks) == len(self._fitters):
-            tasks = [Task(f, one, targets[:, m : m + 1]) for m, f in enumerate(networks)]
-            records = fit_jointly(name, tasks)
-        else:
-            records = [f.fit(name, one, targets[:, m : m + 1]) for m, f in enumerate(self._fitters)]
+        records = [f.fit(name, one, targets[:, m : m + 1]) for m, f in enumerate(self._fitters)]
         return FitRecord(
             float(np.mean([r.first_loss for r in records])),
             float(np.mean([r.last_loss for r in records])),
-            None,
             records[0].n_steps,
         )
 

@@ -16,18 +16,12 @@ class Regression:
     Args:
         steps: of gradient descent.
         batch_size: rows a step; all of them if None.
-        optimiser: "adam" (weight decay added to the gradient, as in the paper) or "adamw".
-        learning_rate: of the first step.
-        weight_decay: of all parameters.
-        schedule: "constant", or "cosine" down to 0 at the last step.
+        learning_rate: of Adam.
+        weight_decay: of all parameters, added to the gradient, as in the paper.
         clip: largest magnitude of an element of the gradient, if any.
         stop_loss: loss at which the regression ends, if any (the paper's rule).
-        held_out: share of the rows that are kept for checking; with it, the parameters of the best
-            check are kept, and the regression ends when `patience` checks were no better.
-        check_every: steps between two looks at the loss.
-        patience: checks.
         start: "warm", from the parameters before, or "restart", from new ones.
-        keep_moments: whether the optimiser goes on from its moments of the regression before.
+        keep_moments: whether Adam goes on from its moments of the regression before.
 
     Paper: the tables of the appendix.
 
@@ -44,22 +38,16 @@ class Regression:
 
     steps: int = 1000
     batch_size: int | None = None
-    optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
-    schedule: Literal["constant", "cosine"] = "constant"
     clip: float | None = None
     stop_loss: float | None = None
-    held_out: float = 0.0
-    check_every: int = 50
-    patience: int = 5
     start: Literal["warm", "restart"] = "warm"
     keep_moments: bool = True
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        for name in ("steps", "check_every", "patience"):
-            require_count(name, getattr(self, name), 1)
+        require_count("steps", self.steps, 1)
         for name in ("batch_size", "clip", "stop_loss"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -69,11 +57,4 @@ class Regression:
                 "learning_rate must be above 0 and weight_decay from 0 on; got "
                 f"{self.learning_rate} and {self.weight_decay}."
             )
-        if not 0 <= self.held_out < 1:
-            raise ConfigError(f"held_out must be from 0 to below 1; got {self.held_out}.")
-        for name, choices in (
-            ("optimiser", ("adam", "adamw")),
-            ("schedule", ("constant", "cosine")),
-            ("start", ("warm", "restart")),
-        ):
-            require_choice(name, getattr(self, name), choices)
+        require_choice("start", self.start, ("warm", "restart"))

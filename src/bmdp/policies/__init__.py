@@ -5,7 +5,6 @@ All of them are imported here, so that `load_policy` knows them.
 
 from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.calibrated import CalibratedPolicy, Certificate
-from bmdp.policies.combined import EpsilonGreedy
 from bmdp.policies.crossed import CrossedPolicy, MeanQ
 from bmdp.policies.decisions import Decision
 from bmdp.policies.greedy import GreedyRule
@@ -27,7 +26,6 @@ __all__ = [
     "Certificate",
     "CrossedPolicy",
     "Decision",
-    "EpsilonGreedy",
     "GreedyRule",
     "HullPolicy",
     "MeanQ",

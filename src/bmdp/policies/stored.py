@@ -4,7 +4,7 @@
       manifest.json        schema, and the SHA-256 of every other file
       value.json           kind and settings
       arrays.safetensors   if there are arrays
-      <part>/              the same for a part, such as the greedy half of an epsilon-greedy policy
+      <part>/              the same for a part, such as the greedy half of an exploring policy
 
 Whatever can be stored is a frozen dataclass marked `storable`, whose fields are arrays, other such
 values or tuples of them, or what JSON can say. A folder is written beside its place and then
