@@ -107,7 +107,7 @@ def predict_portfolio(  # noqa: PLR0913
         seed: of all that is random.
         model: what estimates (Q_r, Q_c).
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        stages: "shared", "own" or "none"; what suits the policy, if not given.
+        stages: "shared" or "none"; what suits the policy, if not given.
 
     Raises:
         PolicyError: if a policy does not say with which probabilities it acts.
