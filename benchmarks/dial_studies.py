@@ -44,12 +44,9 @@ def _rules() -> tuple[Variant, ...]:
     every = {
         "self": (SELF,),
         **folds,
-        "crossed values, 3 folds": ("learner.valuation=values", "learner.folds=3"),
-        "crossed when acting, too": (CROSSED, "learner.folds=2", "learner.acting=crossed"),
         **wary,
         "self, no cap": (SELF, "learner.slope_cap=0"),
         "3 folds, no cap": (CROSSED, "learner.folds=3", "learner.slope_cap=0"),
-        "self, rows of each step": (SELF, "learner.stages=own"),
         "self, iterations": (SELF, "learner.stages=none"),
     }
     mean = ("learner.acting=average",)
@@ -65,19 +62,8 @@ def _explorations() -> tuple[Variant, ...]:
         "held 8": ("exploration.bonus=none", "exploration.hold=8"),
         "counts 0.1": ("exploration.bonus=count", "exploration.weight=0.1"),
         "counts 1": ("exploration.bonus=count", "exploration.weight=1"),
-        "ensemble 1": (
-            "learner.acting=average",
-            "exploration.bonus=ensemble",
-            "exploration.weight=1",
-        ),
-        "ensemble 3": (
-            "learner.acting=average",
-            "exploration.bonus=ensemble",
-            "exploration.weight=3",
-        ),
         "targets 0.3": ("exploration.bonus=targets", "exploration.weight=0.3"),
         "targets 1": ("exploration.bonus=targets", "exploration.weight=1"),
-        "uncertain budgets": ("learner.acting=average", "exploration.budgets=uncertain"),
         "moved 0.1": ("exploration.move=0.1",),
     }
     return tuple(Variant(name, settings) for name, settings in every.items())
@@ -119,7 +105,6 @@ def _decays() -> tuple[Variant, ...]:
 PLAIN = (Variant("preset"),)
 CAPS = tuple(Variant(f"cap {c:g}", (f"learner.slope_cap={c}",)) for c in (0, 4, 15, 60))
 MOVED = (*PLAIN, *(Variant(f"moved {p:g}", (f"exploration.move={p}",)) for p in (0.1, 0.2)))
-HELD_OUT = (Variant("audited by 0.3", ("held_out=0.3", "audit=true")), *PLAIN)
 ATTEMPTS = (
     Variant("less random", ("exploration.decay=0.002", "exploration.floor=0.1")),
     Variant("600 centres", ("learner.model.centres=600",)),
@@ -153,8 +138,8 @@ STUDIES = {
     "goals corridors": Study("corridors", MOVED, moved_at=4),
     "goals corridors seen": Study("corridors", PLAIN, ("env.settings.observe_time=true",)),
     "goals routes": Study("corridors", MOVED, ROUTES, moved_at=4),
-    "goals slot-filling": Study("slot-filling", (*HELD_OUT, *MOVED[1:]), moved_at=3),
-    "goals slot-filling paper": Study("slot-filling", HELD_OUT, PAPER_FEATURES, moved_at=3),
+    "goals slot-filling": Study("slot-filling", MOVED, moved_at=3),
+    "goals slot-filling paper": Study("slot-filling", PLAIN, PAPER_FEATURES, moved_at=3),
     "rules corridors batch": Study("corridors", _rules(), same_batch=True),
     "rules routes batch": Study("corridors", _rules(), ROUTES, same_batch=True),
     "rules slot-filling batch": Study("slot-filling", _rules(), same_batch=True),

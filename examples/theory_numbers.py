@@ -1,4 +1,4 @@
-"""What the pictures of the theory show, in numbers: a ferry, two branches, and noisy estimates.
+"""What the pictures of the theory show, in numbers: a ferry, and two branches.
 
 A ferry crosses three times a day. Before each crossing the weather is calm or rough, with equal
 chances. It may wait, leave soon or leave at once, which earns more the sooner it leaves, and risks
@@ -18,8 +18,8 @@ from bmdp.exact import FiniteBMDP, Solution, budgeted_value_iteration, solve_cmd
 from bmdp.exact.textbook import branches
 from bmdp.experiments.parts.counter_examples import drawn_pairs, expansions, rising_expansions
 from bmdp.experiments.parts.random_models import GAMMA, carried_policy
-from bmdp.frontier import Frontier, Mixture, crossed_values
-from bmdp.policies import CrossedPolicy, HullPolicy, OneStepPolicy, TabularQ
+from bmdp.frontier import Frontier, Mixture
+from bmdp.policies import HullPolicy, TabularQ
 
 ACTIONS = ("wait", "leave soon", "leave at once")
 EARNS = (1.0, 2.0, 3.0)
@@ -206,79 +206,3 @@ def stretch(*, n_rounds: int = 10, size: float = 0.1) -> Stretch:
         np.array([1 / (GAMMA * row["size"]) for row in steep]),
         np.array([row["steep"] for row in steep]),
     )
-
-
-class Said(NamedTuple):
-    """What is promised by noisy estimates and what is true, `[draws, L]` each."""
-
-    promised_cost: FloatArray
-    promised_reward: FloatArray
-    cost: FloatArray
-    reward: FloatArray
-
-
-class Curse(NamedTuple):
-    """One rule that believes its own choice, and one that has it checked."""
-
-    budgets: FloatArray  # [L]
-    own: Said
-    crossed: Said
-    noisy: tuple[FloatArray, FloatArray]  # costs and rewards of the first draw, `[A, B]` each
-    true: tuple[FloatArray, FloatArray]
-
-
-def curse(
-    *, n_draws: int = 4_000, noise: float = 0.05, n_budgets: int = len(BUDGETS), seed: int = 0
-) -> Curse:
-    """Returns what is promised and what is true if the points of the first state are noisy.
-
-    Args:
-        n_draws: number of independent estimates.
-        noise: deviation of their errors, over the range of costs and of rewards.
-        n_budgets: that can be handed on, from 0 to 0.8.
-        seed: of the errors.
-
-    Returns:
-        Curse. Who believes their own choice has all the data. Who has it checked has two halves,
-        whose errors are sqrt(2) times as large: one chooses, the other values and mixes.
-    """
-    grid = np.linspace(0, BUDGETS[-1], n_budgets)
-    solution = solved_ferry(grid)
-    true = np.stack((solution.q_r[START], solution.q_c[START]))  # [2, A, B]
-    scales = noise * np.ptp(true, axis=(1, 2))
-    errors = np.random.default_rng(seed).standard_normal((2, n_draws, *true.shape))
-    halves = true + np.sqrt(2) * scales[:, None, None] * errors
-    whole = halves.mean(axis=0)  # a draw is a state of the tables
-    tables = [TabularQ(q[:, 0], q[:, 1]) for q in (whole, *halves)]
-    asked = BUDGETS[1:-1]
-    pairs = [[q[:, part].reshape(n_draws, -1) for part in (1, 0)] for q in (whole, *halves)]
-    betas = np.tile(asked, (n_draws, 1))
-    own, one, other = (
-        crossed_values((*chooser,), (*valuer,), betas)[0]
-        for chooser, valuer in ((pairs[0], pairs[0]), (pairs[1], pairs[2]), (pairs[2], pairs[1]))
-    )
-    policies: list[OneStepPolicy] = [
-        HullPolicy(tables[0], grid),
-        CrossedPolicy(tables[1], tables[2], grid),
-    ]
-    own_said, crossed_said = (
-        Said(told[..., 1], told[..., 0], *_true_values(policy, true, grid, asked, n_draws))
-        for told, policy in zip((own, (one + other) / 2), policies, strict=True)
-    )
-    return Curse(asked, own_said, crossed_said, (whole[0, 1], whole[0, 0]), (true[1], true[0]))
-
-
-def _true_values(
-    policy: OneStepPolicy,
-    true: FloatArray,
-    grid: FloatArray,
-    asked: FloatArray,
-    n_draws: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Costs and rewards `[draws, L]` that a policy has in truth."""
-    options = policy.options_at(np.arange(n_draws), asked)
-    places = np.searchsorted(grid, options.next_budget)
-    cost, reward = (
-        (options.probability * true[part, options.action, places]).sum(axis=-1) for part in (1, 0)
-    )
-    return cost, reward

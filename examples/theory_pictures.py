@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from theory_numbers import ACTIONS, BUDGETS, N_CROSSINGS
 
-import bmdp
 from bmdp.experiments.parts.random_models import GAMMA
 from bmdp.report.drawing import (
     BLACK,
@@ -240,41 +239,6 @@ def stretch_picture(found: numbers.Stretch) -> Figure:
     return figure
 
 
-def curse_picture(found: numbers.Curse) -> Figure:
-    """Returns one noisy frontier with its vertices in truth, and cost beyond budgets over draws."""
-    figure = new_figure(WIDTH, 6.4)
-    upper, lower = figure.subplots(2, height_ratios=(3, 2))
-    plane(upper)
-    noisy, true = ([part.ravel() for part in pair] for pair in (found.noisy, found.true))
-    upper.plot(*noisy, "o", color=GREY, markersize=3, alpha=0.6, label="estimates")
-    chosen, best = bmdp.upper_frontier(*noisy), bmdp.upper_frontier(*true)
-    assert chosen.index is not None
-    upper.plot(chosen.costs, chosen.rewards, "o-", color=ORANGE, label="promised")
-    for vertex in chosen.index:
-        begin, end = ([part[vertex] for part in pair] for pair in (noisy, true))
-        upper.annotate("", end, begin, arrowprops={"arrowstyle": "->", "color": RED, "lw": 1.4})
-    upper.plot([], [], color=RED, marker=r"$\rightarrow$", markersize=14, ls="", label="the truth")
-    upper.plot(best.costs, best.rewards, color=BLACK, linewidth=1.2, label="true frontier")
-    upper.set_title("one draw: chosen points are lucky ones", fontsize=10)
-    upper.legend(loc="lower right", frameon=False)
-    tidy(lower)
-    rules = (
-        (found.own, "one estimate chooses and mixes", ORANGE, "o-"),
-        (found.crossed, "one chooses, another one mixes", GREEN, "s-"),
-    )
-    for said, name, colour, line in rules:
-        above = said.cost - found.budgets
-        error = 1.96 * above.std(axis=0) / np.sqrt(len(above))
-        lower.errorbar(
-            found.budgets, above.mean(axis=0), error, fmt=line, color=colour, label=name, capsize=2
-        )
-    lower.axhline(0, color=BLACK, linewidth=1)
-    lower.set(xlabel="budget", ylabel="real cost less budget", ylim=(-0.004, 0.062))
-    lower.set_title(f"mean of {len(found.own.cost):,} draws", fontsize=10)
-    lower.legend(loc="upper right", frameon=False)
-    return figure
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Draws, writes and prints."""
     parser = argparse.ArgumentParser(
@@ -289,7 +253,6 @@ def main(arguments: list[str] | None = None) -> None:
         "travel": travel_picture(numbers.travel(TRAVELS)),
         "branches": branches_picture(numbers.two_branches()),
         "stretch": stretch_picture(numbers.stretch()),
-        "curse": curse_picture(numbers.curse()),
     }
     for name, figure in pictures.items():
         figure.savefig(options.out / f"{name}.png", dpi=150, metadata={"Software": None})

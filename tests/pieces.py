@@ -78,10 +78,10 @@ def check_evaluation(found, policy, env, budgets, n_episodes, seed):
             assert found[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
 
 
-def check_carried_price(folder, env, testing, gamma):
+def check_carried_price(folder, env, testing):
     """The policy that carries a price plays the dial that was learned."""
     learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
-    carried = MultiplierPolicy(learned.policies[0], gamma=gamma)
+    carried = MultiplierPolicy(learned.policies[0])
     found = piece(place(folder, "ftq"), "evaluation-carried")
     check_evaluation(found, carried, env, testing.budgets, testing.n_episodes, 3)
 

@@ -224,7 +224,7 @@ def test_a_page_without_a_place_is_refused(tmp_path):
 
 def test_every_task_and_method_has_a_name():
     assert set(made.TASKS) == set(comparing.TASKS)
-    assert list(made.METHODS) == list(rivals.METHODS)
+    assert [name for name in made.METHODS if name in rivals.METHODS] == list(rivals.METHODS)
 
 
 def test_a_folder_without_the_true_frontier_is_refused(folder, tmp_path):

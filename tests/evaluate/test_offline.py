@@ -29,7 +29,7 @@ from bmdp.learn import (
 from bmdp.learn.exploring import ExploringPolicy
 from bmdp.models import KernelModel, TableModel
 from bmdp.models.table import TableQ
-from bmdp.policies import CrossedPolicy, HullPolicy, RandomBudgetedPolicy, StagedPolicy, TabularQ
+from bmdp.policies import HullPolicy, RandomBudgetedPolicy, StagedPolicy, TabularQ
 from bmdp.policies.decisions import Options
 
 GRID = np.linspace(0, 2, 11)
@@ -213,10 +213,10 @@ def every_path(policy, batch, rows, budget):
     return weights
 
 
-def crossed(seed):
-    """A policy with up to four options, some of the same action."""
-    tables = np.random.default_rng(seed).random((2, 2, 4, 3, 11)) * [[[[[1.0]]], [[[2.0]]]]]
-    return CrossedPolicy(*(TableQ(np.arange(4), *table) for table in tables), GRID)
+def mixing(seed):
+    """A policy with up to two options, some of the same action."""
+    q_r, q_c = np.random.default_rng(seed).random((2, 4, 3, 11)) * [[[[1.0]]], [[[2.0]]]]
+    return HullPolicy(TableQ(np.arange(4), q_r, q_c), GRID)
 
 
 def test_weights_are_those_of_all_paths_and_stay_when_an_episode_ends():
@@ -225,14 +225,14 @@ def test_weights_are_those_of_all_paths_and_stay_when_an_episode_ends():
     That is of 20,000 paths. Most weights have much less.
     """
     model, _ = solved(1, 4)
-    policy = StagedPolicy(tuple(map(crossed, range(4))))
-    log = uniform_log(model, 60, seed=3)
+    policy = StagedPolicy(tuple(map(mixing, range(4))))
+    log = uniform_log(model, 120, seed=3)
     episodes = logged_episodes(log, needs_steps=True)
     budgets = np.array([0.3, 0.7])
     settings = {"discounts": (0.9, 0.5), "n_paths": 20_000, "seed": 0}
     found = weighted_episodes(policy, episodes, budgets=budgets, **settings)
-    rows = [np.flatnonzero(log.episode == k) for k in range(60)]
-    wanted, paid = np.zeros((2, 60, 4)), np.zeros((2, 60, 4))
+    rows = [np.flatnonzero(log.episode == k) for k in range(120)]
+    wanted, paid = np.zeros((2, 120, 4)), np.zeros((2, 120, 4))
     for k, own in enumerate(rows):
         paid[:, k, : len(own)] = log.reward[own], log.cost[own]
         for b, budget in enumerate(budgets):

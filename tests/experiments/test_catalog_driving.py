@@ -114,7 +114,7 @@ def test_prices_are_measured_with_the_discount(folder):
 
 
 def test_a_carried_price_is_played_by_what_was_learned(folder):
-    check_carried_price(folder, ENV, TESTING, gamma=0.9)
+    check_carried_price(folder, ENV, TESTING)
 
 
 def test_scripts_are_measured(folder):

@@ -160,7 +160,7 @@ def test_the_mixture_goes_by_what_was_measured(folder):
 
 
 def test_a_carried_price_is_played_by_what_was_learned(folder):
-    check_carried_price(folder, ENV, TESTING, gamma=1.0)
+    check_carried_price(folder, ENV, TESTING)
 
 
 def test_the_truth_is_the_true_frontier(folder):

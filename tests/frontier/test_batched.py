@@ -263,26 +263,23 @@ def test_no_states_have_no_vertices():
         assert tuple(found.n_vertices.shape) == (0,)
 
 
-def crossed_shares(mixture, beta, low_cost, high_cost):
-    """Probability of the upper vertex by the chooser, and by costs that another one expects."""
+def crossed_share(mixture, beta, low_cost, high_cost):
+    """Probability of the upper vertex by costs that another one expects."""
     run = high_cost - low_cost
     if mixture.lower == mixture.upper:
-        return mixture.p_upper, 0.0
+        return 0.0
     share = 1.0 if run <= 0 else (beta - low_cost) / run
-    return mixture.p_upper, min(max(share, 0.0), 1.0)
+    return min(max(share, 0.0), 1.0)
 
 
 @DTYPES
 @pytest.mark.parametrize("n_budgets", [1, 4])
-@pytest.mark.parametrize("chooser_mixes", [False, True])
-def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets, chooser_mixes):
+def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets):
     n = scaled(2000)
     costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
     others = clouds(n, 12, seed=1, dtype=dtype)[:2]
     asked = (betas[:, None] + np.linspace(-0.5, 0.5, n_budgets)).astype(dtype)
-    values, n_infeasible = crossed_values(
-        (costs, rewards), others, asked, chooser_mixes=chooser_mixes
-    )
+    values, n_infeasible = crossed_values((costs, rewards), others, asked)
     n_below = 0
     for i in range(n):
         frontier = upper_frontier(costs[i], rewards[i])
@@ -290,8 +287,7 @@ def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets,
             mixture = hull_mixture(frontier, beta)
             ends = frontier.index[[mixture.lower, mixture.upper]]
             other_costs, other_rewards = (column[i, ends].astype(float) for column in others)
-            by_chooser, by_other = crossed_shares(mixture, beta, *other_costs)
-            p = by_chooser if chooser_mixes else by_other
+            p = crossed_share(mixture, beta, *other_costs)
             expected = [(1 - p) * low + p * high for low, high in (other_rewards, other_costs)]
             assert values[i, k].tolist() == pytest.approx(expected, abs=1e-5)
             n_below += mixture.status == 0
@@ -302,40 +298,35 @@ def test_the_two_functions_may_be_of_different_precision():
     costs, rewards, betas = clouds(scaled(200), 12, seed=0)
     others = [column.astype(np.float32) for column in clouds(scaled(200), 12, seed=1)[:2]]
     exact = [column.astype(np.float64) for column in others]
-    for mixes in (False, True):
-        asked = betas[:, None]
-        found, _ = crossed_values((costs, rewards), others, asked, chooser_mixes=mixes)
-        same, _ = crossed_values((costs, rewards), exact, asked, chooser_mixes=mixes)
-        assert found == pytest.approx(same, abs=1e-5)
+    found, _ = crossed_values((costs, rewards), others, betas[:, None])
+    same, _ = crossed_values((costs, rewards), exact, betas[:, None])
+    assert found == pytest.approx(same, abs=1e-5)
 
 
-@pytest.mark.parametrize("chooser_mixes", [False, True])
-def test_one_function_that_does_both_gives_its_own_frontier(chooser_mixes):
+def test_one_function_that_does_both_gives_its_own_frontier():
     costs, rewards, _ = clouds(scaled(500), 12, seed=2)
     betas = np.linspace(-2, 2, 9)
     v_r, v_c = frontier_values(costs, rewards, betas)
     asked = np.broadcast_to(betas, (len(costs), 9))
     points = (costs, rewards)
-    values, _ = crossed_values(points, points, asked, chooser_mixes=chooser_mixes)
+    values, _ = crossed_values(points, points, asked)
     assert values[..., 0] == pytest.approx(v_r, abs=1e-12)
     assert values[..., 1] == pytest.approx(v_c, abs=1e-12)
 
 
 @DTYPES
-@pytest.mark.parametrize("chooser_mixes", [False, True])
 @each_device
-def test_crossed_values_of_tensors_are_those_of_arrays(dtype, chooser_mixes, device):
+def test_crossed_values_of_tensors_are_those_of_arrays(dtype, device):
     costs, rewards, betas = clouds(scaled(3000), 12, seed=0, dtype=dtype)
     other_costs, other_rewards, _ = clouds(scaled(3000), 12, seed=1, dtype=dtype)
     asked = (betas[:, None] + np.linspace(-0.5, 0.5, 5)).astype(dtype)
     every = (costs, rewards), (other_costs, other_rewards), asked
     one, other, at = every
-    expected, n_expected = crossed_values(*every, chooser_mixes=chooser_mixes)
+    expected, n_expected = crossed_values(*every)
     found, n_infeasible = crossed_values(
         tuple(torch.tensor(c, device=device) for c in one),
         tuple(torch.tensor(c, device=device) for c in other),
         torch.tensor(at, device=device),
-        chooser_mixes=chooser_mixes,
     )
     np.testing.assert_allclose(found.cpu().numpy(), expected, atol=1e-4)
     assert n_infeasible == n_expected > 0

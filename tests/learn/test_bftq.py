@@ -11,8 +11,6 @@ from batches import Memory, bandit, chain
 from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, TransitionBatch
 from bmdp.learn.bftq import BudgetedFit
 from bmdp.models import EncoderNet, FrontierNet, LinearModel, Regression
-from bmdp.policies.crossed import CrossedPolicy
-from bmdp.policies.hull import HullPolicy
 
 SMALL = Regression(steps=150, learning_rate=0.01)
 NETWORKS = {"encoder": EncoderNet((32, 16), (4,)), "frontier": FrontierNet((32,), "monotone")}
@@ -109,13 +107,12 @@ def test_models_that_check_each_other_are_not_deceived_by_noise(folds, on_grid):
     budgets = grid if on_grid else torch.full((2000, 1), 0.5)
     plain = {"n_budgets": 11, "slope_cap": 0.0, "cost_floor": -1e9}
     found = {}
-    for valuation, values in (("crossed", noise), ("values", noise), ("self", noise[:1])):
+    for valuation, values in (("crossed", noise), ("self", noise[:1])):
         settings = config(valuation=valuation, folds=folds, **plain)
         fit = BudgetedFit(settings, batch, 0, torch.device("cpu"))
         found[valuation] = fit._next_values(values, np.arange(2000), budgets).values[:, :, 0]
-    for honest in ("crossed", "values"):
-        error = found[honest].mean(dim=1).std() / 2000**0.5
-        assert abs(float(found[honest].mean())) < 4 * float(error)
+    error = found["crossed"].mean(dim=1).std() / 2000**0.5
+    assert abs(float(found["crossed"].mean())) < 4 * float(error)
     assert float(found["self"].mean()) > 0.5
 
 
@@ -128,11 +125,10 @@ def test_the_mean_of_all_models_acts():
         np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("valuation", ["crossed", "values"])
-def test_a_pooled_model_learns_from_all_episodes_what_the_others_teach(valuation):
+def test_a_pooled_model_learns_from_all_episodes_what_the_others_teach():
     """It has no say in what is learned, and fits to that what least squares fit to all rows."""
     batch = chain(200)
-    linear = config(model=LinearModel(), valuation=valuation, folds=3, gamma=0.5)
+    linear = config(model=LinearModel(), folds=3, gamma=0.5)
     mean, pooled = (
         BudgetedFit(replace(linear, acting=acting), batch, 0, torch.device("cpu"))
         for acting in ("average", "pooled")
@@ -166,12 +162,6 @@ def test_a_pessimist_acts_on_less_than_the_mean():
     np.testing.assert_allclose(q_c, expected_c, rtol=1e-5, atol=1e-6)
 
 
-def test_two_models_act_by_their_mean_or_crossed():
-    for acting, kind in (("average", HullPolicy), ("crossed", CrossedPolicy)):
-        policy = BFTQ(config(acting=acting, iterations=1)).fit(bandit(100), seed=0, device="cpu")
-        assert type(policy) is kind
-
-
 def test_stored_budgets_may_be_the_labels():
     policy = BFTQ(config(labels="stored", iterations=2)).fit(bandit(), seed=0, device="cpu")
     assert policy.decide(np.zeros((4, 2)), 0.5, np.random.default_rng(0)).action.shape == (4,)
@@ -199,16 +189,15 @@ def test_costs_may_have_a_discount_of_their_own():
         ({"iterations": 0}, "iterations must be a whole number from 1 on"),
         ({"slope_cap": -1.0}, "slope_cap must be from 0 on"),
         ({"reward_scale": 0.0}, "reward_scale must be above 0"),
-        ({"valuation": "double"}, "one of crossed, values, pessimistic, self; got 'double'"),
+        ({"valuation": "double"}, "one of crossed, pessimistic, self; got 'double'"),
         ({"caution": np.inf}, "caution must be finite; got inf"),
         (
-            {"acting": "crossed", "valuation": "pessimistic"},
+            {"acting": "pooled", "valuation": "pessimistic"},
             "acting must be 'average' with valuation 'pessimistic'",
         ),
-        ({"acting": "vote"}, "acting must be one of average, pooled, crossed"),
+        ({"acting": "vote"}, "acting must be one of average, pooled"),
         ({"folds": 1}, "folds must be a whole number from 2 on"),
-        ({"folds": 3, "acting": "crossed"}, "acting 'crossed' is of two models; got folds=3"),
-        ({"stages": "two"}, "stages must be one of none, own, shared"),
+        ({"stages": "two"}, "stages must be one of none, shared"),
         ({"labels": "none"}, "labels must be one of uniform, stored"),
     ],
 )

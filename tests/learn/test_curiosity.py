@@ -1,27 +1,19 @@
-"""Exploring where little is known: by counts, by models that disagree, and by budgets."""
+"""Exploring where little is known: by counts, and by models that disagree."""
 
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from bmdp import BFTQ, FTQ, ConfigError, TransitionBatch, explore, load_policy
-from bmdp.learn import BFTQConfig, Exploration, FTQConfig, collect, resume, train
-from bmdp.learn.curiosity import count_bonus, disagreement, draw_budgets, optimistic
+from bmdp.learn import BFTQConfig, Exploration, FTQConfig, resume, train
+from bmdp.learn.curiosity import count_bonus
 from bmdp.learn.exploration import Manner, Nowhere, play_rounds, round_seed
-from bmdp.learn.exploring import ExploringPolicy
 from bmdp.learn.spec_files import with_setting
 from bmdp.models import FrontierNet, LinearModel, Regression
-from bmdp.policies import RandomBudgetedPolicy
-from bmdp.policies.crossed import CrossedPolicy, MeanQ
-from bmdp.policies.hull import HullPolicy, TabularQ
-from bmdp.policies.staged import StagedPolicy
 from training import LEARNER, SPEC, content, with_learner
 
-GRID = np.array([0.0, 0.5, 1.0])
-RANDOM = RandomBudgetedPolicy(5, 0.0, 1.0)
 PRICED = FTQConfig(
     gamma=1.0,
     model=FrontierNet((8,), "free"),
@@ -34,10 +26,6 @@ def batch_of(state, action, **changes):
     n = len(action)
     columns = {"reward": np.zeros(n), "cost": np.zeros(n), "terminal": np.ones(n, bool)}
     return TransitionBatch(state=state, action=action, next_state=state, **(columns | changes))
-
-
-def tables(seed):
-    return TabularQ(*np.random.default_rng(seed).random((2, 6, 4, 3)))
 
 
 # Counts
@@ -65,60 +53,6 @@ def test_cells_are_of_states_in_their_own_deviations():
     one = count_bonus(batch_of(state, action), 1.0, 0.5, 1.0)
     other = count_bonus(batch_of(state * [1024, 0.125], action), 1.0, 0.5, 1.0)
     assert one.tolist() == other.tolist()
-
-
-# Models that disagree
-
-
-def test_an_optimist_adds_deviations_to_rewards_and_takes_them_from_costs():
-    functions, states = (tables(0), tables(1), tables(2)), np.arange(6)
-    plain = HullPolicy(MeanQ(functions), GRID)
-    found = optimistic(plain, 1.5)
-    rewards, costs = zip(*(q(states) for q in functions), strict=True)
-    q_r, q_c = found.q_function(states)
-    np.testing.assert_allclose(q_r - plain.q_function(states)[0], 1.5 * np.std(rewards, axis=0))
-    np.testing.assert_allclose(plain.q_function(states)[1] - q_c, 1.5 * np.std(costs, axis=0))
-    assert found.rule == plain.rule
-    staged = optimistic(StagedPolicy((plain, plain)), 1.5)
-    assert [stage.q_function.caution for stage in staged.stages] == [-1.5, -1.5]
-    for alone in (HullPolicy(tables(0), GRID), CrossedPolicy(tables(0), tables(1), GRID)):
-        with pytest.raises(ConfigError, match="acts on the mean of several models"):
-            optimistic(alone, 1.0)
-
-
-def test_models_disagree_by_the_deviation_of_what_a_budget_earns():
-    """At the first state one says that a reward of 1 costs 1, the other that 1.2 costs 2."""
-    first = TabularQ(np.array([[[0.0], [1.0]], [[0.0], [3.0]]]), np.array([[[0.0], [1.0]]] * 2))
-    second = TabularQ(
-        np.array([[[0.0], [1.2]], [[0.0], [3.0]]]), np.array([[[0.0], [2.0]], [[0.0], [1.0]]])
-    )
-    policy = HullPolicy(MeanQ((first, second)), np.array([0.5]))
-    budgets = np.array([0.0, 0.5, 1.0, 2.0])
-    expected = [0.0, (0.5 - 0.3) / 2, (1 - 0.6) / 2, (1.2 - 1) / 2]
-    assert disagreement(policy, np.array([0]), budgets).tolist() == pytest.approx(expected)
-    both = disagreement(policy, np.array([0, 1]), budgets)
-    assert both.tolist() == pytest.approx([e / 2 for e in expected])
-    agreed = HullPolicy(MeanQ((first, first)), np.array([0.5]))
-    assert disagreement(StagedPolicy((policy, agreed)), np.array([0]), budgets).any()
-    assert not disagreement(StagedPolicy((agreed, policy)), np.array([0]), budgets).any()
-
-
-# Budgets
-
-
-@pytest.mark.parametrize("weights", [(0, 1, 2, 0, 4), (3, 0, 0, 1, 1), (0, 0, 0, 0, 0)])
-def test_budgets_are_drawn_as_the_weights_say(weights):
-    """Of seeds, one in a thousand would fail."""
-    drawn = draw_budgets(
-        np.linspace(2, 3, 5), np.array(weights, float), 20_000, np.random.default_rng(0)
-    )
-    counts, edges = np.histogram(drawn, bins=40, range=(2, 3))
-    nearest = np.round((edges[1:] + edges[:-1] - 4) / 2 * 4).astype(int)
-    density = np.array(weights, float)[nearest] if any(weights) else np.ones(40)
-    expected = 20_000 * density / density.sum()
-    assert counts.sum() == 20_000
-    assert (counts[expected == 0] == 0).all()
-    assert stats.chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 1e-3
 
 
 # Rounds
@@ -149,9 +83,7 @@ def played(spec_name):
 SPECS = {
     "none": exploring(),
     "count": exploring(bonus="count", weight=1.0),
-    "ensemble": exploring(bonus="ensemble", weight=2.0),
     "targets": exploring(bonus="targets", weight=2.0),
-    "uncertain": exploring(budgets="uncertain"),
     "none, priced": exploring(PRICED),
     "count, priced": exploring(PRICED, bonus="count", weight=1.0),
 }
@@ -204,18 +136,6 @@ def test_the_first_round_learns_from_rewards_with_counts(name):
     np.testing.assert_array_equal(q_values(first, states), q_values(expected, states))
 
 
-def test_an_optimist_plays_but_what_is_kept_is_the_mean():
-    batch, (first, _) = played("ensemble")
-    assert first.q_function.caution == 0
-    found = of_round(batch, 1)
-    greedy = optimistic(first, 2.0)
-    explorer = ExploringPolicy(greedy, RANDOM, SPEC.exploration.decay)
-    budgets = found.budget[found.starts()]
-    env = SPEC.env.spec()
-    again = collect(explorer, env, range(20, 40), budgets=budgets, seed=0)
-    assert same_rows(again, found)
-
-
 def test_learning_is_optimistic_but_in_the_last_round():
     first, last = played("targets")[1]
     assert (first.q_function.caution, last.q_function.caution) == (-2.0, 0.0)
@@ -226,41 +146,11 @@ def test_learning_is_optimistic_but_in_the_last_round():
     np.testing.assert_array_equal(q_values(first, states), q_values(expected, states))
 
 
-def test_every_other_budget_is_drawn_where_models_disagree():
-    plain, found = (of_round(played(name)[0], 1) for name in ("none", "uncertain"))
-    uniform, drawn = (batch.budget[batch.starts()] for batch in (plain, found))
-    assert (drawn[::2] == uniform[::2]).all()
-    assert (drawn[1::2] != uniform[1::2]).all()
-    assert drawn.min() >= 0
-    assert drawn.max() <= 1
-
-
-def test_budgets_are_drawn_by_the_policy_of_the_round_before(monkeypatch):
-    """Models that disagree at the largest budget alone have it drawn, but for its own cell."""
-    seen = []
-
-    def at_the_end(policy, states, budgets):
-        seen.append((policy, states))
-        return (budgets == budgets[-1]).astype(float)
-
-    monkeypatch.setattr("bmdp.learn.curiosity.disagreement", at_the_end)
-    place = Kept()
-    spec = SPECS["uncertain"]
-    batch, _ = play_rounds(spec, Manner(0, 1, "cpu"), place, lambda record: None)
-    budgets = of_round(batch, 1).budget[of_round(batch, 1).starts()]
-    assert (budgets[1::2] >= 0.875).all()
-    ((policy, states),) = seen
-    assert policy is place.policies[0]
-    first = of_round(batch, 0)
-    assert (states == first.state[first.starts()]).all()
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"bonus": "count", "weight": 1.0},
-        {"bonus": "ensemble", "weight": 2.0, "budgets": "uncertain"},
-        {"bonus": "targets", "weight": 2.0, "budgets": "uncertain"},
+        {"bonus": "targets", "weight": 2.0},
     ],
     ids=lambda changes: changes["bonus"],
 )
@@ -282,9 +172,7 @@ def test_a_curious_run_that_was_killed_ends_as_if_it_had_not_been(changes, tmp_p
 
 @pytest.mark.slow
 def test_any_number_of_workers_explores_the_same():
-    how = Exploration(
-        2, 70, decay=0.05, bonus="ensemble", weight=2.0, budgets="uncertain"
-    )  # of two parts a round
+    how = Exploration(2, 70, decay=0.05, bonus="targets", weight=2.0)  # of two parts a round
     spec = replace(SPEC, exploration=how)
     one, two = (explore(spec, seed=1, workers=workers, device="cpu") for workers in (1, 2))
     assert same_rows(one.batch, two.batch)
@@ -292,7 +180,7 @@ def test_any_number_of_workers_explores_the_same():
 
 def test_stages_are_explored_by_their_models():
     learner = replace(LEARNER, stages="shared", model=LinearModel())
-    spec = exploring(learner, bonus="ensemble", weight=2.0, budgets="uncertain")
+    spec = exploring(learner, bonus="targets", weight=2.0)
     result = explore(spec, seed=0, device="cpu")
     plain = explore(exploring(learner), seed=0, device="cpu")
     assert not same_rows(of_round(result.batch, 1), of_round(plain.batch, 1))
@@ -310,8 +198,7 @@ def test_a_policy_that_was_learned_with_optimism_is_stored(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"bonus": "all"}, "bonus must be one of none, count, ensemble, targets; got 'all'"),
-        ({"budgets": "few"}, "budgets must be one of uniform, uncertain; got 'few'"),
+        ({"bonus": "all"}, "bonus must be one of none, count, targets; got 'all'"),
         ({"weight": -1.0}, "weight must be finite and from 0 on; got -1.0"),
         ({"weight": np.inf}, "weight must be finite and from 0 on; got inf"),
         ({"cell": 0.0}, "cell must be finite and above 0; got 0.0"),
@@ -322,30 +209,19 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
         Exploration(**settings)
 
 
-@pytest.mark.parametrize("how", [{"bonus": "ensemble"}, {"budgets": "uncertain"}])
-@pytest.mark.parametrize("learner", [{"valuation": "self"}, {"acting": "crossed"}])
-def test_models_that_are_to_disagree_must_be_several(how, learner):
-    spec = with_learner(**learner)
-    with pytest.raises(ConfigError, match="need several models that act by their mean"):
-        replace(spec, exploration=Exploration(2, 20, **how))
-
-
 def test_one_model_may_explore_as_several():
     spec = replace(
-        with_learner(valuation="self", acting="crossed"),
-        exploration=Exploration(2, 20, bonus="targets", weight=3.0, budgets="uncertain"),
+        with_learner(valuation="self", acting="pooled"),
+        exploration=Exploration(2, 20, bonus="targets", weight=3.0),
     )
     learner = spec.exploring_learner
     assert (learner.valuation, learner.caution, learner.acting) == ("pessimistic", -3.0, "average")
     assert (spec.learner.n_models, learner.n_models) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    "how", [{"bonus": "ensemble"}, {"bonus": "targets"}, {"budgets": "uncertain"}]
-)
-def test_without_a_dial_only_counts_make_curious(how):
+def test_without_a_dial_only_counts_make_curious():
     with pytest.raises(
         ConfigError, match=r"with FTQConfig, exploration\.bonus must be one of none"
     ):
-        exploring(PRICED, **how)
+        exploring(PRICED, bonus="targets")
     assert with_setting(exploring(PRICED), "exploration.bonus=count").exploration.bonus == "count"

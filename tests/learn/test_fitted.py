@@ -17,7 +17,6 @@ from bmdp.learn.fitted import fitted_evaluation
 from bmdp.models import KernelModel, LinearModel, TableModel
 from bmdp.models.table import TableQ
 from bmdp.policies import (
-    CrossedPolicy,
     HullPolicy,
     Portfolio,
     PricedPolicy,
@@ -28,8 +27,6 @@ from bmdp.policies import (
 GRID = np.linspace(0, 2, 21)
 EXACT = {"gamma": 0.9, "budgets": GRID, "model": TableModel(), "seed": 0, "n_budgets": 21}
 NUMBERS = np.arange(4)
-
-by_stages = pytest.mark.parametrize("stages", ["own", "shared"])
 
 
 def any_table(seed):
@@ -75,9 +72,8 @@ def assert_equal(prediction, values, rows):
     [
         best_policy(fraction_model(1, 0.9)),
         HullPolicy(any_table(0), GRID),
-        CrossedPolicy(any_table(1), any_table(2), GRID),
     ],
-    ids=["best", "any", "crossed"],
+    ids=["best", "any"],
 )
 def test_where_all_transitions_are_known_it_is_exact(policy, state):
     model = fraction_model(1, 0.9)
@@ -87,13 +83,12 @@ def test_where_all_transitions_are_known_it_is_exact(policy, state):
     assert (found.n_episodes, found.n_transitions) == (len(batch.starts()), len(batch))
 
 
-@by_stages
 @pytest.mark.parametrize("horizon", [1, 2, 5])
-def test_a_policy_that_counts_steps_is_evaluated_step_by_step(stages, horizon):
+def test_a_policy_that_counts_steps_is_evaluated_step_by_step(horizon):
     model, policy = fraction_model(2, 0.9, horizon=horizon, cost_gamma=0.6), staged(horizon)
     batch = every_step(model, horizon)
     batch = batch.take(batch.state[:, 0] != 3)  # nothing begins at the end
-    found = fitted_evaluation(policy, batch, **EXACT, cost_gamma=0.6, stages=stages)
+    found = fitted_evaluation(policy, batch, **EXACT, cost_gamma=0.6, stages="shared")
     starts = batch.state[batch.starts(), 0].astype(int)
     assert_equal(found, evaluate_policy(model, policy, GRID), starts)
 
@@ -304,14 +299,7 @@ COIN = Portfolio.coin(ANY, ANY, 0.1, 0.9)
     ("policy", "batch", "changes", "error", "message"),
     [
         (staged(3), PLAIN, {}, DataError, "needs a batch with steps.* this one has none"),
-        (ANY, PLAIN, {"stages": "own"}, DataError, "needs a batch with steps"),
-        (
-            staged(3),
-            STEPS.take(STEPS.step != 1),
-            {"stages": "own"},
-            DataError,
-            "needs transitions of step 1; there are none",
-        ),
+        (ANY, PLAIN, {"stages": "shared"}, DataError, "needs a batch with steps"),
         (staged(3), STEPS.take(STEPS.step > 0), {}, DataError, "no row has step 0"),
         (ANY, with_columns(PLAIN, episode=None), {}, DataError, "give episode or step"),
         (
@@ -329,7 +317,7 @@ COIN = Portfolio.coin(ANY, ANY, 0.1, 0.9)
         (ANY, PLAIN, {"cost_gamma": -0.1}, ConfigError, "cost_gamma must be from 0 to 1"),
         (ANY, PLAIN, {"n_budgets": 1}, ConfigError, "n_budgets must be a whole number from 2"),
         (ANY, PLAIN, {"iterations": 0}, ConfigError, "iterations must be a whole number from 1"),
-        (ANY, PLAIN, {"stages": "each"}, ConfigError, "stages must be one of none, own, shared"),
+        (ANY, PLAIN, {"stages": "each"}, ConfigError, "stages must be one of none, shared"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(policy, batch, changes, error, message):

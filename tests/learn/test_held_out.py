@@ -8,30 +8,20 @@ import numpy as np
 import pytest
 
 import bmdp
-from bmdp import (
-    BFTQ,
-    BFTQConfig,
-    ConfigError,
-    DataError,
-    TransitionBatch,
-    explore,
-    hull_mixture,
-    upper_frontier,
-)
+from bmdp import BFTQ, ConfigError, DataError, TransitionBatch, explore
 from bmdp.learn import Exploration, FTQConfig, collect, held_out, resume, train, train_from_data
-from bmdp.learn.audit import audited
 from bmdp.learn.config import DataSpec
 from bmdp.learn.exploration import round_seed
 from bmdp.learn.fitted import SMOOTH
 from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder
 from bmdp.learn.spec_files import from_json, to_json, with_setting
-from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression, TableModel
+from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, SPEC, Killed, content, kill_after, told
 
 QUICK = replace(LEARNER, model=LinearModel(), n_budgets=3)
-HOLDING = replace(SPEC, learner=QUICK, held_out=0.3, audit=True)
+HOLDING = replace(SPEC, learner=QUICK, held_out=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +45,9 @@ def without(batch, *names):
 
 
 def same(one, other):
-    """Whether an audited policy plays one that has the same values as another."""
+    """Whether a policy has the same values as another."""
     states = np.random.default_rng(0).random((20, 3))
-    both = zip(one.inner.q_function(states), other.q_function(states), strict=True)
+    both = zip(one.q_function(states), other.q_function(states), strict=True)
     return all((a == b).all() for a, b in both)
 
 
@@ -107,14 +97,6 @@ def test_the_share_is_below_one(share):
         replace(SPEC, held_out=0.5, exploration=Exploration(2, 1))
 
 
-def test_an_audit_needs_episodes_held_out_and_a_dial():
-    for spec in (SPEC, DataSpec(LEARNER)):
-        with pytest.raises(ConfigError, match="audit needs episodes held out"):
-            replace(spec, audit=True)
-    with pytest.raises(ConfigError, match="and a BFTQConfig"):
-        DataSpec(FTQConfig(gamma=1.0), 0.5, audit=True)
-
-
 def test_the_share_is_a_setting():
     spec = with_setting(SPEC, "held_out=0.25")
     assert spec.held_out == 0.25
@@ -146,18 +128,7 @@ def test_the_prediction_is_that_of_the_episodes_held_out(whole):
     batches = [RunFolder(whole).batch(number) for number in range(2)]
     parts = [split_episodes(batch, 0.3, seed=0, number=i) for i, batch in enumerate(batches)]
     rest = HeldOut.of(parts, QUICK, 0, "cpu")
-    batch, policy = rest.batch, bmdp.load_policy(whole)
-    again = rest.audited(policy.inner)
-    for audits in zip(policy.audits, again.audits, strict=True):
-        assert (audits[0](batch.state)[1] == audits[1](batch.state)[1]).all()
-    costs, rewards = policy.worth(batch.state[batch.starts()], 0)
-    frontiers = [upper_frontier(*points) for points in zip(costs, rewards, strict=True)]
-    for budget, reward, cost in zip(
-        *(record[k] for k in ("budgets", "reward", "cost")), strict=True
-    ):
-        mixtures = [hull_mixture(frontier, budget) for frontier in frontiers]
-        assert reward == pytest.approx(np.mean([m.reward for m in mixtures]))
-        assert cost == pytest.approx(np.mean([m.cost for m in mixtures]))
+    assert told([record]) == told([rest.prediction(bmdp.load_policy(whole), 1)])
     assert record["n_transitions"] == sum(len(part.held_out) for part in parts)
 
 
@@ -168,12 +139,12 @@ def test_exploring_without_a_folder_predicts_the_same(whole):
 
 
 def test_without_held_out_episodes_there_is_no_prediction(tmp_path):
-    train(replace(HOLDING, held_out=0.0, audit=False), tmp_path / "run", seed=0)
+    train(replace(HOLDING, held_out=0.0), tmp_path / "run", seed=0)
     assert RunFolder(tmp_path / "run").prediction() is None
 
 
 def test_a_log_is_learned_from_without_them(tmp_path, log):
-    policy = train_from_data(log, QUICK, tmp_path / "run", seed=2, held_out=0.4, audit=True)
+    policy = train_from_data(log, QUICK, tmp_path / "run", seed=2, held_out=0.4)
     parts = split_episodes(log, 0.4, seed=2, number=0)
     assert same(policy, BFTQ(QUICK).fit(parts.learned, seed=2))
     assert len(RunFolder(tmp_path / "run").batch(0)) == len(log)
@@ -184,17 +155,24 @@ def test_a_log_is_learned_from_without_them(tmp_path, log):
 
 
 @pytest.mark.parametrize("stages", ["none", "shared"])
-def test_without_an_audit_the_policy_stays_as_it_is_and_is_predicted(tmp_path, log, stages):
+def test_a_prediction_is_that_of_fitted_evaluation(tmp_path, log, stages):
     learner = replace(QUICK, valuation="self", stages=stages)
     policy = train_from_data(log, learner, tmp_path / "run", seed=2, held_out=0.4)
     parts = split_episodes(log, 0.4, seed=2, number=0)
     assert type(policy) is type(BFTQ(learner).fit(parts.learned, seed=2))
     record = RunFolder(tmp_path / "run").prediction()
-    again = HeldOut(parts.held_out, learner, 2, "cpu").audited(policy)
-    costs, rewards = again.worth(parts.held_out.state[parts.held_out.starts()], 0)
-    for values, name in ((costs, "cost"), (rewards, "reward")):
-        found = np.interp(learner.beta_grid, record["budgets"], record[name])
-        assert found == pytest.approx(values.mean(axis=0), rel=1e-5)
+    found = bmdp.fitted_evaluation(
+        policy,
+        parts.held_out,
+        gamma=1.0,
+        budgets=record["budgets"],
+        model=learner.model,
+        seed=0,
+        n_budgets=learner.n_budgets,
+        stages="shared",
+    )
+    assert record["cost"] == pytest.approx(found.cost.tolist(), rel=1e-5)
+    assert record["reward"] == pytest.approx(found.reward.tolist(), rel=1e-5)
 
 
 def test_a_log_that_cannot_be_split_leaves_no_folder(tmp_path, log):
@@ -250,20 +228,19 @@ def test_a_prediction_is_plain_json(whole):
 
 @pytest.fixture
 def settings_of(monkeypatch, log):
-    """The terms and the stages by which what a learner learned is evaluated."""
+    """The settings by which what a learner learned is evaluated."""
 
     def settings(learner, batch=log):
-        seen = []
+        seen = {}
 
-        def watched(policy, batch, terms, stages):
-            seen.extend((terms, stages))
-            return audited(policy, batch, terms, stages)
+        def watched(policy, batch, **settings):
+            seen.update(settings)
+            return bmdp.fitted_evaluation(policy, batch, **settings)
 
-        monkeypatch.setattr(held_out, "audited", watched)
+        monkeypatch.setattr(held_out, "fitted_evaluation", watched)
         parts = split_episodes(batch, 0.5, seed=0, number=0)
         policy = BFTQ(learner).fit(parts.learned, seed=0)
-        rest = HeldOut(parts.held_out, learner, 0, "cpu")
-        rest.prediction(rest.audited(policy), 0)
+        HeldOut(parts.held_out, learner, 0, "cpu").prediction(policy, 0)
         return seen
 
     return settings
@@ -277,16 +254,15 @@ SMALL = KernelModel(5)
     [
         ({"stages": "none"}, "shared"),
         ({"stages": "shared", "model": SMALL}, "shared"),
-        ({"stages": "own", "model": SMALL}, "own"),
     ],
 )
 def test_it_is_evaluated_step_by_step_where_episodes_end(settings_of, changes, stages):
     learner = replace(QUICK, valuation="self", cost_gamma=0.5, **changes)
-    terms, taken = settings_of(learner)
-    assert taken == stages
-    assert terms.discounts == (1.0, 0.5)
-    assert (terms.beta_grid == learner.beta_grid).all()
-    assert terms.model == learner.model
+    taken = settings_of(learner)
+    assert taken["stages"] == stages
+    assert (taken["gamma"], taken["cost_gamma"]) == (1.0, 0.5)
+    assert taken["n_budgets"] == learner.n_budgets
+    assert taken["model"] == learner.model
 
 
 def test_it_is_iterated_where_episodes_are_cut_or_long_or_have_no_steps(settings_of, log):
@@ -295,20 +271,13 @@ def test_it_is_iterated_where_episodes_are_cut_or_long_or_have_no_steps(settings
     late = log.to_arrays() | {"step": np.where(log.step == 0, 0, log.step + 60)}
     for columns in (cut, late):
         batch = TransitionBatch.from_arrays(columns, n_actions=5)
-        assert settings_of(plain, batch)[1] == "none"
-    assert settings_of(plain, without(log, "step"))[1] == "none"
-
-
-def test_a_step_that_no_held_out_episode_has_is_no_obstacle(settings_of, log):
-    learner = replace(QUICK, valuation="self", stages="own", model=SMALL)
-    held = split_episodes(log, 0.5, seed=0, number=0).held_out.episode
-    rows = ~(np.isin(log.episode, held) & (log.step == 1))
-    assert settings_of(learner, log.take(rows))[1] == "shared"
+        assert settings_of(plain, batch)["stages"] == "none"
+    assert settings_of(plain, without(log, "step"))["stages"] == "none"
 
 
 def test_a_network_is_evaluated_by_a_kernel(settings_of):
     network = replace(LEARNER, model=FrontierNet((8,)), regression=Regression(steps=3))
-    assert settings_of(network)[0].model == SMOOTH
+    assert settings_of(network)["model"] == SMOOTH
 
 
 def test_a_policy_without_a_dial_is_predicted_too(log):
@@ -318,34 +287,3 @@ def test_a_policy_without_a_dial_is_predicted_too(log):
     policy = bmdp.FTQ(learner).fit(parts.learned, seed=0)
     record = HeldOut(parts.held_out, learner, 0, "cpu").prediction(policy, 0)
     assert np.ptp(record["cost"]) == 0
-
-
-# What it is good for
-
-
-def test_the_dial_of_a_policy_that_found_lucky_actions_is_set_right():
-    """Of 30 actions all but the first cost 1 half the time; by chance one seems to cost less."""
-    rng = np.random.default_rng(0)
-    n, n_actions = 900, 31
-    actions = np.tile(np.arange(n_actions), n)[:n]
-    batch = TransitionBatch(
-        state=np.zeros(n, int),
-        action=actions,
-        reward=(actions > 0) * 1.0,
-        cost=(actions > 0) * (rng.random(n) < 0.5) * 1.0,
-        next_state=np.zeros(n, int),
-        terminal=np.ones(n, bool),
-        episode=np.arange(n),
-        step=np.zeros(n, int),
-    )
-    learner = BFTQConfig(gamma=1.0, n_budgets=11, model=TableModel(), valuation="self", slope_cap=0)
-    parts = split_episodes(batch, 0.5, seed=0, number=0)
-    policy = BFTQ(learner).fit(parts.learned, seed=0)
-    honest = HeldOut(parts.held_out, learner, 0, "cpu").audited(policy)
-
-    def cost(played):
-        tracker = played.start(np.zeros(4000, int), 0.25, np.random.default_rng(1))
-        return 0.5 * (tracker.decide(np.zeros(4000, int)).action > 0).mean()
-
-    assert cost(policy) > 0.35  # it believes to have found an action that costs half of that
-    assert cost(honest) < 0.32

@@ -21,7 +21,6 @@ from bmdp.learn import (
     train,
     train_from_data,
 )
-from bmdp.learn.config import DataSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.run_folder import RunFolder
@@ -30,7 +29,6 @@ from bmdp.policies import (
     MultiplierPolicy,
     Portfolio,
     PriceDial,
-    SwitchingPolicy,
     TabularQ,
 )
 from evaluate.problems import finite_spec
@@ -77,7 +75,7 @@ def without(batch, *names):
 
 @pytest.mark.parametrize(
     ("plays", "kind"),
-    [("carried", MultiplierPolicy), ("mixture", Portfolio), ("switching", SwitchingPolicy)],
+    [("carried", MultiplierPolicy), ("mixture", Portfolio)],
 )
 def test_a_run_leaves_what_the_learner_gives(tmp_path, log, plays, kind):
     learner, seen = replace(LEARNER, plays=plays), []
@@ -120,16 +118,12 @@ def test_a_carried_price_that_was_learned_earns_what_no_budget_for_all_next_stat
 
 # After a kill
 
-REFINED = replace(LEARNER, prices=(np.inf, 0.0), refinements=2)
 LEARNERS = {
     "tables": LEARNER,
     "networks": replace(LEARNER, model=NETWORK, regression=Regression(steps=3)),
-    "one model": replace(LEARNER, model=KernelModel(5), sharing="all", plays="mixture"),
-    "stages": replace(LEARNER, stages="own"),
-    "refined": REFINED,
-    "refined stages": replace(REFINED, stages="own"),
-    "refined, early": replace(REFINED, stop_delta=1e9, iterations=5),
-    "refined networks": replace(REFINED, model=NETWORK, regression=Regression(steps=3)),
+    "one model": replace(LEARNER, model=KernelModel(5), plays="mixture"),
+    "stages": replace(LEARNER, stages="shared"),
+    "early": replace(LEARNER, stop_delta=1e9, iterations=5),
 }
 
 
@@ -144,7 +138,6 @@ def test_a_run_that_is_killed_at_any_record_ends_as_if_it_had_not_been(tmp_path,
     learner = LEARNERS[name]
     train_from_data(log, learner, tmp_path / "whole", seed=4)
     n_records = len(RunFolder(tmp_path / "whole").records())
-    assert n_records == {"refined": 6, "refined stages": 6}.get(name, n_records)
     for number in range(1, n_records + 1):
         run = tmp_path / f"killed-{number}"
         with pytest.raises(Killed):  # noted, not kept
@@ -155,7 +148,7 @@ def test_a_run_that_is_killed_at_any_record_ends_as_if_it_had_not_been(tmp_path,
         assert_as_whole(run, tmp_path / "whole")
 
 
-@pytest.mark.parametrize("name", ["tables", "refined", "refined stages"])
+@pytest.mark.parametrize("name", ["tables", "stages"])
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path, log, name):
     train_from_data(log, LEARNERS[name], tmp_path / "whole", seed=4)
     with pytest.raises(Killed):
@@ -169,7 +162,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_pat
 
 
 def test_a_run_that_is_killed_after_its_last_iteration_does_none_again(tmp_path, log, monkeypatch):
-    train_from_data(log, REFINED, tmp_path / "whole", seed=4)
+    train_from_data(log, LEARNER, tmp_path / "whole", seed=4)
 
     def killed(*arguments):
         raise Killed
@@ -177,17 +170,9 @@ def test_a_run_that_is_killed_after_its_last_iteration_does_none_again(tmp_path,
     with monkeypatch.context() as patched:
         patched.setattr(RunFolder, "keep_policy", killed)
         with pytest.raises(Killed):
-            train_from_data(log, REFINED, tmp_path / "run", seed=4)
+            train_from_data(log, LEARNER, tmp_path / "run", seed=4)
     resume(tmp_path / "run", on_record=kill_after(1))
     assert_as_whole(tmp_path / "run", tmp_path / "whole")
-
-
-def test_refinements_are_numbered_on_and_the_last_one_says_so(tmp_path, log):
-    seen = []
-    policy = train_from_data(log, REFINED, tmp_path / "run", seed=0, on_record=seen.append)
-    assert [record["iteration"] for record in seen] == list(range(6))
-    assert [record["is_last"] for record in seen] == [False] * 5 + [True]
-    assert policy.dial.prices.tolist() == [np.inf, 10.0, 1.0, 0.1, 0.0]
 
 
 # Settings that do not fit
@@ -201,7 +186,7 @@ def test_columns_that_prices_need_are_asked_for(tmp_path, log):
         ),
         r"step must be given for learner\.stages": (
             without(log, "step"),
-            replace(LEARNER, stages="own"),
+            replace(LEARNER, stages="shared"),
         ),
     }
     for message, (batch, learner) in wrong.items():
@@ -213,18 +198,6 @@ def test_columns_that_prices_need_are_asked_for(tmp_path, log):
     assert "is above what any episode cost" in note
 
 
-def test_episodes_cannot_be_held_out_for_a_policy_that_switches_nor_prices_be_audited(
-    tmp_path, log
-):
-    switching = replace(LEARNER, plays="switching")
-    with pytest.raises(ConfigError, match=r"held_out must be 0 with learner\.plays 'switching'"):
-        train_from_data(log, switching, tmp_path / "run", seed=0, held_out=0.2)
-    with pytest.raises(ConfigError, match=r"audit needs episodes held out, .*and a BFTQConfig"):
-        train_from_data(log, LEARNER, tmp_path / "run", seed=0, held_out=0.2, audit=True)
-    assert DataSpec(switching).held_out == 0
-    assert not list(tmp_path.iterdir())
-
-
 def test_exploring_does_not_learn_prices(tmp_path):
     with pytest.raises(ConfigError, match="must be a BFTQConfig or an FTQConfig; got a Lagrangian"):
         TrainingSpec(EnvConfig("corridors"), LEARNER, Exploration())
@@ -232,8 +205,8 @@ def test_exploring_does_not_learn_prices(tmp_path):
         train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(4))
     place = tmp_path / "run" / "round-000" / "policy"
     table = TabularQ(q_r=np.zeros((1, 5, 1)), q_c=np.zeros((1, 5, 1)))
-    SwitchingPolicy(PriceDial(table, prices=[0.0])).save(place, overwrite=True)
-    with pytest.raises(StoreError, match="a round left a SwitchingPolicy, which does not explore"):
+    MultiplierPolicy(PriceDial(table, prices=[0.0])).save(place, overwrite=True)
+    with pytest.raises(StoreError, match="a round left a MultiplierPolicy, which does not explore"):
         resume(tmp_path / "run")
 
 
@@ -287,7 +260,7 @@ def test_a_policy_that_believes_too_much_is_told_what_it_costs(plays):
 
 
 @pytest.mark.parametrize("plays", ["carried", "mixture"])
-@pytest.mark.parametrize("stages", ["none", "own", "shared"])
+@pytest.mark.parametrize("stages", ["none", "shared"])
 def test_what_held_out_episodes_say_is_what_playing_gives(tmp_path, plays, stages):
     log, learner = branches_log(4000), replace(LEARNER, plays=plays, stages=stages)
     policy = train_from_data(log, learner, tmp_path / "run", seed=0, held_out=0.5)

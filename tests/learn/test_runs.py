@@ -168,7 +168,7 @@ def assert_as_whole(run, whole):
         with_learner(regression=Regression(steps=3, start="restart", keep_moments=True)),
         with_learner(regression=Regression(steps=3, start="warm", keep_moments=False)),
         with_learner(regression=Regression(steps=6, batch_size=16)),
-        with_learner(model=FrontierNet((8,)), acting="crossed", iterations=3),
+        with_learner(model=FrontierNet((8,)), acting="pooled", iterations=3),
         with_learner(model=LinearModel(), valuation="self", labels="stored"),
         with_learner(stop_delta=1e9, iterations=5),
         replace(
@@ -402,15 +402,14 @@ def test_an_unfinished_run_has_no_policy_yet(tmp_path):
 
 @pytest.mark.slow
 def test_any_policy_of_a_run_can_be_loaded_by_a_new_process(whole, tmp_path):
-    train(with_learner(acting="crossed"), tmp_path / "crossed", seed=0)
     learner = FTQConfig(gamma=1.0, model=FrontierNet((8,)), regression=Regression(steps=1))
     train(replace(SPEC, learner=learner), tmp_path / "priced", seed=0)
     code = "import sys, bmdp; print(*(type(bmdp.load_policy(f)).__name__ for f in sys.argv[1:]))"
-    train(with_learner(stages="own"), tmp_path / "staged", seed=0)
-    folders = [whole, tmp_path / "crossed", tmp_path / "priced", tmp_path / "staged"]
+    train(with_learner(stages="shared"), tmp_path / "staged", seed=0)
+    folders = [whole, tmp_path / "priced", tmp_path / "staged"]
     out = subprocess.run([sys.executable, "-c", code, *folders], check=True, capture_output=True)
     kinds = out.stdout.decode().split()
-    assert kinds == ["HullPolicy", "CrossedPolicy", "PricedPolicy", "StagedPolicy"]
+    assert kinds == ["HullPolicy", "PricedPolicy", "StagedPolicy"]
 
 
 # Learning from data

@@ -48,7 +48,7 @@ def test_numbers_that_json_does_not_have_come_back():
 
 def test_prices_come_back_as_they_were():
     learner = LagrangianConfig(gamma=0.5, model=KernelModel(7), prices=(math.inf, 2, 0))
-    for changes in ({}, {"plays": "carried", "sharing": "all", "refinements": 3}, {"prices": ()}):
+    for changes in ({}, {"plays": "carried"}, {"prices": ()}):
         spec = DataSpec(replace(learner, **changes), held_out=0.25)
         assert there_and_back(spec, DataSpec) == spec
 
@@ -66,9 +66,9 @@ def test_what_is_not_there_has_its_default():
 
 def test_settings_that_were_written_before_there_were_others_are_read():
     old = to_json(preset("two-way"))
-    for name in ("bonus", "weight", "cell", "budgets", "move"):
+    for name in ("bonus", "weight", "cell", "move"):
         del old["exploration"][name]
-    for part, name in ((old["learner"], "caution"), (old, "held_out"), (old, "audit")):
+    for part, name in ((old["learner"], "caution"), (old, "held_out")):
         del part[name]
     assert from_json(old) == preset("two-way")
 
@@ -138,7 +138,6 @@ def test_what_is_no_specification_is_refused(value, message):
         ("exploration.bonus=count", "exploration.bonus", "count"),
         ("exploration.weight=1", "exploration.weight", 1.0),
         ("exploration.cell=2", "exploration.cell", 2.0),
-        ("exploration.budgets=uncertain", "exploration.budgets", "uncertain"),
         ("env.id=slot-filling", "env.id", "slot-filling"),
     ],
 )
@@ -175,8 +174,8 @@ def test_settings_of_a_foreign_environment_are_taken_as_they_are():
         ("learner.iterations=2.5", "learner.iterations must be a whole number; got 2.5"),
         ("learner.budget_range=1", r"learner.budget_range must be a list such as \[1, 2\]; got 1"),
         ("learner.budget_range=[0, 1, 2]", "learner.budget_range must be a list of 2"),
-        ("learner.valuation=both", "learner.valuation must be one of crossed, values, pessimi"),
-        ("exploration.bonus=novelty", "exploration.bonus must be one of none, count, ensemble, t"),
+        ("learner.valuation=both", "learner.valuation must be one of crossed, pessimi"),
+        ("exploration.bonus=novelty", "exploration.bonus must be one of none, count, t"),
         ("exploration.weight=-1", "weight must be finite and from 0 on; got -1.0"),
         ("learner.regression.keep_moments=1", "keep_moments must be true or false; got 1"),
         ("env.id=3", "env.id must be a word; got 3"),
@@ -208,7 +207,7 @@ KEPT = {
     "model": TableModel(),
     "iterations": 3,
     "folds": 4,
-    "stages": "own",
+    "stages": "shared",
 }
 
 
@@ -240,16 +239,12 @@ def test_settings_of_its_own_are_reached_after_the_change():
         "learner.model=KernelModel",
         "learner.plays=carried",
         'learner.prices=[0, 10, "inf"]',
-        "learner.sharing=all",
-        "learner.refinements=2",
     )
     assert spec.learner == LagrangianConfig(
         gamma=1.0,
         model=KernelModel(),
         plays="carried",
         prices=(math.inf, 10.0, 0.0),
-        sharing="all",
-        refinements=2,
     )
 
 
@@ -282,22 +277,12 @@ def test_a_wrong_kind_is_refused(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learner.plays=dice", "learner.plays must be one of mixture, carried, switching"),
+        ("learner.plays=dice", "learner.plays must be one of mixture, carried"),
         ("learner.labels=stored", "has no setting 'labels'. BFTQConfig has it"),
         ("learner.prices=[1, -1]", "prices must be different numbers from 0 on"),
         ("held_out=1", "held_out must be from 0 to below 1"),
-        ("audit=true", "audit needs episodes held out, held_out above 0, and a BFTQConfig"),
     ],
 )
 def test_a_wrong_setting_of_prices_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         with_setting(DataSpec(LagrangianConfig(gamma=1.0)), text)
-
-
-def test_what_two_kinds_do_not_share_is_told_when_it_is_asked_for():
-    crossed = DataSpec(BFTQConfig(gamma=1.0, acting="crossed"))
-    with pytest.raises(ConfigError, match="acting must be 'average' or 'pooled' with prices"):
-        with_setting(crossed, "learner=LagrangianConfig")
-    held = DataSpec(LagrangianConfig(gamma=1.0), held_out=0.2)
-    with pytest.raises(ConfigError, match=r"held_out must be 0 with learner\.plays 'switching'"):
-        with_setting(held, "learner.plays=switching")

@@ -38,7 +38,7 @@ LEARNED = BFTQConfig(
 )
 NETWORK = FrontierNet((32,), "monotone")
 
-each_kind = pytest.mark.parametrize("stages", ["own", "shared", "alike"])
+each_kind = pytest.mark.parametrize("stages", ["shared", "alike"])
 
 
 def fitted(batch, config=EXACT, **changes):
@@ -84,15 +84,14 @@ def with_another_end(seed):
     return model, end
 
 
-@pytest.mark.parametrize("stages", ["own", "shared"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_last_step_may_have_rules_of_its_own(stages, seed):
+def test_the_last_step_may_have_rules_of_its_own(seed):
     model, end = with_another_end(seed)
     nothing = np.zeros((4, 21))
     expected = [backup(end, nothing, nothing)]
     for _ in range(3):
         expected.insert(0, optimality_operator(model, expected[0], EXACT.beta_grid))
-    policy = fitted(every_step(model, 4, last=end), stages=stages)
+    policy = fitted(every_step(model, 4, last=end), stages="shared")
     np.testing.assert_allclose(tables(policy), np.stack(expected, axis=1), atol=1e-5)
 
 
@@ -103,9 +102,7 @@ def test_shared_stages_learn_from_transitions_of_other_steps():
     place = (batch.state[:, 0] * 3 + batch.action) % 3
     part = batch.take((place == batch.step) | (batch.step == 3))
     solution = budgeted_value_iteration(model, EXACT.beta_grid)
-    shared, own = (tables(fitted(part, stages=stages)) for stages in ("shared", "own"))
-    np.testing.assert_allclose(shared, solution.stages, atol=1e-5)
-    assert abs(own - solution.stages).max() > 0.1
+    np.testing.assert_allclose(tables(fitted(part, stages="shared")), solution.stages, atol=1e-5)
 
 
 def test_a_last_step_that_is_like_the_others_learns_from_their_transitions():
@@ -158,7 +155,7 @@ def test_where_every_step_has_one_row_nothing_is_told():
     assert told_by_step(states, np.arange(3)).tolist() == [False, False]
 
 
-@pytest.mark.parametrize("acting", ["average", "crossed"])
+@pytest.mark.parametrize("acting", ["average", "pooled"])
 def test_shared_stages_look_at_no_clock_even_after_they_were_stored(acting, tmp_path):
     """A table takes the first number that it is shown for the state."""
     plain = every_step(fraction_model(2, 0.9), 4, n_copies=2)
@@ -200,11 +197,9 @@ def test_the_clock_of_corridors_is_told_by_the_step():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"stages": "own", "valuation": "self"},
-        {"stages": "own", "valuation": "crossed", "model": NETWORK},
         {"stages": "shared", "valuation": "self", "model": NETWORK},
         {"stages": "shared", "valuation": "crossed"},
-        {"stages": "shared", "valuation": "crossed", "acting": "crossed"},
+        {"stages": "shared", "valuation": "crossed", "acting": "pooled"},
     ],
 )
 def test_stage_by_stage_budgets_are_handed_on_through_a_chain(changes, tmp_path):
@@ -224,7 +219,7 @@ def test_stages_are_in_one_unit_whatever_each_of_them_earns():
     arrays = chain().to_arrays()
     arrays["reward"] = np.where(arrays["step"] == 0, 1.0, 50.0 * arrays["reward"])
     batch = TransitionBatch.from_arrays(arrays)
-    policy = fitted(batch, LEARNED, stages="own")
+    policy = fitted(batch, LEARNED, stages="shared")
     top = policy.stages[0].frontier(batch.state[batch.starts()[0]])
     assert top.rewards[-1] == pytest.approx(51, rel=0.02)
     assert top.costs[-1] == pytest.approx(1, abs=0.02)
@@ -301,24 +296,19 @@ def test_stages_need_steps(stages):
         fitted(TransitionBatch.from_arrays(arrays), stages=stages)
 
 
-@pytest.mark.parametrize("stages", ["own", "shared"])
-def test_stages_need_both_halves_at_the_last_step(stages):
+def test_stages_need_both_halves_at_the_last_step():
     few = bandit(4).to_arrays() | {"step": np.array([0, 0, 0, 1])}
     with pytest.raises(DataError, match="step 1 have 1 transitions"):
-        fitted(TransitionBatch.from_arrays(few), valuation="crossed", stages=stages)
+        fitted(TransitionBatch.from_arrays(few), valuation="crossed", stages="shared")
 
 
-def test_a_step_without_transitions_is_for_shared_stages_alone():
+def test_a_step_without_transitions_is_no_obstacle():
     model = fraction_model(1, 0.9, horizon=4)
     batch = every_step(model, 4, n_copies=2)
     batch = batch.take((batch.step != 1) & ((batch.step != 2) | (batch.episode == 0)))
     policy = fitted(batch, valuation="crossed", stages="shared")
     solution = budgeted_value_iteration(model, EXACT.beta_grid)
     np.testing.assert_allclose(tables(policy), solution.stages, atol=1e-5)
-    with pytest.raises(DataError, match="step 1 have 0 transitions"):
-        fitted(batch, stages="own")
-    with pytest.raises(DataError, match=r"step 2 have \d+ transitions"):
-        fitted(batch, valuation="crossed", stages="own")
 
 
 @each_kind
@@ -328,10 +318,8 @@ def test_the_last_step_alone_is_not_enough(stages):
         fitted(batch.take(batch.step == 3), stages=stages)
 
 
-def test_there_are_four_kinds_of_stages():
-    with pytest.raises(
-        ConfigError, match="stages must be one of none, own, shared, alike; got 'each'"
-    ):
+def test_there_are_three_kinds_of_stages():
+    with pytest.raises(ConfigError, match="stages must be one of none, shared, alike; got 'each'"):
         replace(EXACT, stages="each")
-    with pytest.raises(ConfigError, match=r"learner\.stages must be one of none, own, shared"):
+    with pytest.raises(ConfigError, match=r"learner\.stages must be one of none, shared"):
         with_setting(SPEC, "learner.stages=each")

@@ -23,14 +23,6 @@ def points(grid, n):
     return grid[n, 1].flatten().numpy(), grid[n, 0].flatten().numpy()
 
 
-def plain_value(choosing, valuing, beta):
-    """Reward and cost by the one of what the other does at a budget; costs and rewards of each."""
-    frontier = upper_frontier(*choosing)
-    mixture = hull_mixture(frontier, beta)
-    low, high, p = frontier.index[mixture.lower], frontier.index[mixture.upper], mixture.p_upper
-    return [(1 - p) * column[low] + p * column[high] for column in valuing[::-1]]
-
-
 @pytest.mark.parametrize("n_labels", [1, 4])
 def test_one_function_gives_the_values_of_its_own_mixtures(n_labels):
     grid = grids()
@@ -82,30 +74,6 @@ def test_another_function_values_the_vertices_and_sets_the_probability(n_labels)
             assert found[n, k].tolist() == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("n_labels", [1, 3])
-def test_another_function_may_only_say_what_the_mixture_is_worth(n_labels):
-    choosing, valuing = grids(seed=0), grids(seed=1)
-    budgets = torch.tensor(
-        np.random.default_rng(2).normal(size=(40, n_labels)), dtype=torch.float32
-    )
-    found = mixture_values(choosing, valuing, budgets, GreedyRule(), chooser_mixes=True).values
-    for n in range(40):
-        for k in range(n_labels):
-            expected = plain_value(points(choosing, n), points(valuing, n), float(budgets[n, k]))
-            assert found[n, k].tolist() == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("n_labels", [1, 2])
-@pytest.mark.parametrize(("mixes", "expected"), [(False, [3.0, 0.5]), (True, [5.0, 1.0])])
-def test_who_sets_the_probability_decides_what_is_spent(n_labels, mixes, expected):
-    """Half a unit buys half of what costs one by the chooser, a quarter of what costs two."""
-    choosing = torch.tensor([[[[0.0, 10.0]], [[0.0, 1.0]]]])
-    valuing = torch.tensor([[[[1.0, 9.0]], [[0.0, 2.0]]]])
-    budgets = torch.full((1, n_labels), 0.5)
-    found = mixture_values(choosing, valuing, budgets, GreedyRule(), chooser_mixes=mixes).values
-    assert found[0, 0].tolist() == pytest.approx(expected)
-
-
 def test_caution_takes_deviations_from_rewards_and_adds_them_to_costs():
     values = torch.stack([grids(seed=seed) for seed in range(3)])
     for caution in (0.0, 0.7, -2.0):
@@ -153,24 +121,6 @@ def test_a_pessimist_chooses_and_values_by_what_is_left_of_the_mean(caution, n_l
             assert found.values[n, k].tolist() == pytest.approx(expected, abs=1e-4)
             n_infeasible += mixture.status == 0
     assert found.n_infeasible == n_infeasible > 0
-
-
-@pytest.mark.parametrize("n_labels", [1, 3])
-def test_with_values_the_others_do_everything_but_value(n_labels):
-    values = torch.stack([grids(seed=seed) for seed in range(3)])
-    budgets = torch.tensor(
-        np.random.default_rng(9).normal(size=(40, n_labels)), dtype=torch.float32
-    )
-    found = next_values(values, budgets, valuation="values").values
-    for n in range(40):
-        for k in range(n_labels):
-            parts = []
-            for e in range(3):
-                others = torch.stack([values[i] for i in range(3) if i != e]).mean(dim=0)
-                parts.append(
-                    plain_value(points(others, n), points(values[e], n), float(budgets[n, k]))
-                )
-            assert found[n, k].tolist() == pytest.approx(np.mean(parts, axis=0), abs=1e-4)
 
 
 @pytest.mark.parametrize("n_labels", [1, 2])

@@ -454,10 +454,10 @@ def test_settings_come_back_from_a_file_as_they_were(model):
 
 
 def test_a_setting_is_changed_by_name():
-    spec = with_setting(with_setting(SPEC, "learner.model=KernelModel"), "learner.stages=own")
+    spec = with_setting(with_setting(SPEC, "learner.model=KernelModel"), "learner.stages=shared")
     spec = with_setting(spec, "learner.model.lengths=[0.5, 1]")
     assert spec.learner.model == KernelModel(lengths=(0.5, 1.0))
-    assert spec.learner.stages == "own"
+    assert spec.learner.stages == "shared"
 
 
 @pytest.mark.parametrize(

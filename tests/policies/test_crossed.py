@@ -1,4 +1,4 @@
-"""Two Q-functions: one chooses, the other sets the probabilities; and the price on cost."""
+"""The mean of several Q-functions, the price on cost, and stages."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 import bmdp
 from bmdp import ConfigError
-from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.crossed import MeanQ
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.priced import PricedPolicy
@@ -28,10 +28,6 @@ def tables(seed):
 
 
 CASES = {
-    "crossed": Case(CrossedPolicy(tables(0), tables(1), GRID), np.arange(6), 4),
-    "capped": Case(
-        CrossedPolicy(tables(0), tables(1), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
-    ),
     "mean": Case(
         HullPolicy(MeanQ((tables(0), tables(1))), GRID, GreedyRule(0.0, 2.0)), np.arange(6), 4
     ),
@@ -43,18 +39,7 @@ CASES = {
 test_contract, test_saving = contract_tests(CASES)
 
 
-def test_the_other_function_sets_the_probability():
-    policy = CrossedPolicy(FIRST, SECOND, GRID)
-    decision = policy.decide(STATES, 0.5, np.random.default_rng(0))
-    # First chooses: 0.5 / 2 by the second's costs; second chooses: 0.5 / 1 by the first's.
-    assert decision.action.mean() == pytest.approx((0.25 + 0.5) / 2, abs=0.025)
-    options = policy.options(STATES[:1], np.array([0.5]))
-    assert options.probability[0].tolist() == pytest.approx([0.375, 0.125, 0.25, 0.25])
-    assert options.action[0].tolist() == [0, 1, 0, 1]
-
-
 def test_the_mean_of_both_is_what_is_shown():
-    assert CrossedPolicy(FIRST, SECOND, GRID).frontier(0).costs.tolist() == [0.0, 1.5]
     q_r, q_c = MeanQ((FIRST, SECOND))(STATES[:1])
     assert q_r[0, 1].tolist() == pytest.approx([1.1] * 3)
     assert q_c[0, 1].tolist() == [1.5] * 3

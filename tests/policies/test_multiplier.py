@@ -1,4 +1,4 @@
-"""Policies that carry a price, choose it anew, or switch, on problems that are solved by hand."""
+"""Policies that carry a price, on problems that are solved by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from bmdp import BudgetStatus, ConfigError, PolicyError
 from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches, ladder
 from bmdp.policies import HullPolicy, StagedPolicy, TabularQ
-from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.multiplier import MultiplierPolicy
 from bmdp.policies.priced import PriceDial
 from evaluate.problems import finite_spec
 
@@ -25,15 +25,11 @@ def played(policy, budget, n_episodes=4000):
     return found.discounted_reward_mean[0], found.discounted_cost_mean[0], half
 
 
-def test_a_carried_price_takes_risks_where_they_pay_and_a_carried_budget_cannot():
+def test_a_carried_price_takes_risks_where_they_pay():
     """Two branches: risk at the good one alone earns 5 for 1/2; with equal budgets it is 2.75."""
     reward, cost, error = played(MultiplierPolicy(DIAL), 0.5)
     assert reward == pytest.approx(5.0, abs=4 * error)
     assert cost == pytest.approx(0.5, abs=0.03)
-    anew = MultiplierPolicy(DIAL, carries="budget")
-    reward, cost, error = played(anew, 0.5)
-    assert reward == pytest.approx(2.75, abs=4 * error)
-    assert cost == pytest.approx(0.5, abs=0.04)
 
 
 @pytest.mark.parametrize("budget", [0.0, 0.2, 0.5, 0.8, 1.0])
@@ -91,40 +87,9 @@ def test_a_budget_out_of_reach_is_told():
     steps = ladder(3)
     q_c = price_dial(steps.model, (np.inf, 0.0)).q_function.q_c + 0.5
     dial = PriceDial(TabularQ(np.zeros_like(q_c), q_c), np.array([np.inf, 0.0]))
-    for policy in (MultiplierPolicy(dial, 0.0, 9.0), SwitchingPolicy(dial, 0.0, 9.0)):
-        decision = policy.start([0, 0], [0.1, 9.5], np.random.default_rng(0)).decide([0, 0])
-        assert decision.status.tolist() == [BudgetStatus.INFEASIBLE, BudgetStatus.SLACK]
-
-
-def test_switching_takes_the_best_that_fits_and_pays_as_it_goes():
-    policy = SwitchingPolicy(DIAL)
-    good, bad = branch_states()
-    for budget, at_good, at_bad in ((0.4, 0.0, 0.0), (1.0, 1.0, 1.0)):
-        tracker = policy.start([PROBLEM.start] * 2, budget, np.random.default_rng(0))
-        tracker.decide([PROBLEM.start] * 2)
-        tracker.observe([0.0, 0.0], [good, bad], [False, False])
-        decision = tracker.decide([good, bad])
-        assert PROBLEM.model.cost[[good, bad], decision.action].tolist() == [at_good, at_bad]
-    tracker = policy.start([good], 1.0, np.random.default_rng(0))
-    tracker.decide([good])
-    tracker.observe([0.7], [bad], [False])
-    assert tracker.budgets == pytest.approx([0.3])
-
-
-def test_what_is_paid_is_taken_off_with_the_discount_of_costs():
-    policy = SwitchingPolicy(DIAL, gamma=0.5)
-    tracker = policy.start([PROBLEM.start] * 2, 0.5, np.random.default_rng(0))
-    tracker.decide([PROBLEM.start] * 2)
-    tracker.observe([0.2, 0.7], [PROBLEM.start] * 2, [False, False])
-    assert tracker.budgets == pytest.approx([0.6, 0.0])
-
-
-def test_with_a_margin_a_price_counts_if_it_earns_that_much_above_the_chord():
-    """The risk at the good branch is 2.25 above the chord from nothing to both risks."""
-    for margin, earned in ((2.0, 5.0), (2.5, 2.75)):
-        reward, cost, error = played(MultiplierPolicy(DIAL, margin=margin), 0.5)
-        assert reward == pytest.approx(earned, abs=4 * error)
-        assert cost == pytest.approx(0.5, abs=0.035)
+    policy = MultiplierPolicy(dial, 0.0, 9.0)
+    decision = policy.start([0, 0], [0.1, 9.5], np.random.default_rng(0)).decide([0, 0])
+    assert decision.status.tolist() == [BudgetStatus.INFEASIBLE, BudgetStatus.SLACK]
 
 
 def test_a_price_is_played_by_its_number():
@@ -153,24 +118,16 @@ def test_a_dial_for_each_step_is_followed_by_step():
     assert PROBLEM.model.cost[good, decision.action[0]] == 1.0
 
 
-@pytest.mark.parametrize("policy", [MultiplierPolicy(DIAL), SwitchingPolicy(DIAL)])
-def test_they_have_the_episode_form_only(policy):
+def test_they_have_the_episode_form_only():
     with pytest.raises(PolicyError, match="episode form only"):
-        policy.act(0, 0.5, np.random.default_rng(0))
+        MultiplierPolicy(DIAL).act(0, 0.5, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("kind", [MultiplierPolicy, SwitchingPolicy])
-def test_wrong_settings_are_refused(kind):
+def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="two rising numbers"):
-        kind(DIAL, 1.0, 0.0)
-    with pytest.raises(ConfigError, match="gamma"):
-        kind(DIAL, gamma=1.5)
+        MultiplierPolicy(DIAL, 1.0, 0.0)
     with pytest.raises(ConfigError, match="must be a PriceDial"):
-        kind(HullPolicy(DIAL.q_function, np.arange(5.0)))
-    with pytest.raises(ConfigError, match="margin must be from 0 on"):
-        MultiplierPolicy(DIAL, margin=-1.0)
-    with pytest.raises(ConfigError, match="carries must be one of"):
-        MultiplierPolicy(DIAL, carries="nothing")
+        MultiplierPolicy(HullPolicy(DIAL.q_function, np.arange(5.0)))
 
 
 @pytest.mark.parametrize("prices", [[0.0, 1.0], [1.0, 1.0], [-1.0], [], [np.nan]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bmdp import PolicyError
-from bmdp.policies import CrossedPolicy, GreedyRule, HullPolicy, PricedPolicy, TabularQ
+from bmdp.policies import GreedyRule, HullPolicy, PricedPolicy, TabularQ
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 
@@ -25,8 +25,6 @@ POLICIES = {
     "hull": HullPolicy(table(0), GRID),
     "single precision": HullPolicy(table(1, np.float32), GRID),
     "capped": HullPolicy(table(2), GRID, RULE),
-    "crossed": CrossedPolicy(table(3), table(4), GRID),
-    "crossed and capped": CrossedPolicy(table(3), table(4), GRID, RULE),
     "priced": PricedPolicy(table(5), 0.7),
 }
 

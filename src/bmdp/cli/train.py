@@ -19,7 +19,6 @@ from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
     from bmdp.learn.config import DataSpec, TrainingSpec
-    from bmdp.learn.fit_config import Learner
     from bmdp.learn.run_folder import RunFolder
 
 INTERRUPTED = 130  # exit code of Ctrl-C
@@ -139,8 +138,8 @@ def _train_from_data(
     for note in data_notes(parts.learned, spec.learner):
         typer.echo(f"note: {note}", err=True)
     _make_room(out, force)
-    how = {**how, "held_out": spec.held_out, "audit": spec.audit, "files": files}
-    with _watched(out, TrainingProgress(1, _n_iterations(spec.learner))) as on_record:
+    how = {**how, "held_out": spec.held_out, "files": files}
+    with _watched(out, TrainingProgress(1, spec.learner.iterations)) as on_record:
         runs.train_from_data(batch, spec.learner, out, on_record=on_record, **how)
 
 
@@ -153,17 +152,9 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
         typer.echo(f"{run} is finished.", err=True)
     spec = runs.spec_of(folder)
     n_rounds = spec.exploration.rounds if isinstance(spec, TrainingSpec) else 1
-    progress = TrainingProgress(n_rounds, _n_iterations(spec.learner))
+    progress = TrainingProgress(n_rounds, spec.learner.iterations)
     with _watched(run, progress) as on_record:
         runs.resume(run, workers=workers, device=device, on_record=on_record)
-
-
-def _n_iterations(learner: Learner) -> int:
-    """At most, in a round."""
-    from bmdp.learn.fit_config import LagrangianConfig
-
-    n_fits = 1 + learner.refinements if isinstance(learner, LagrangianConfig) else 1
-    return n_fits * learner.iterations
 
 
 def _make_room(out: Path, force: bool) -> None:
@@ -255,16 +246,12 @@ def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
 
 def _tell(run: Path, seconds: float, as_json: bool) -> None:
     """Where the policy is, and what it will earn and pay."""
-    from bmdp.learn.config import is_foretold
     from bmdp.learn.run_folder import RunFolder
-    from bmdp.learn.runs import spec_of
 
     folder = RunFolder(run)
     predicted = folder.prediction()
     if predicted is None:
-        holds = is_foretold(spec_of(folder).learner)
-        way = "--set held_out=0.2 holds some out" if holds else "bmdp evaluate plays the policy"
-        typer.echo(f"note: {NO_PREDICTION}; {way}", err=True)
+        typer.echo(f"note: {NO_PREDICTION}; --set held_out=0.2 holds some out", err=True)
     if as_json:
         typer.echo(json.dumps(_found(folder, predicted, seconds), indent=2, allow_nan=False))
         return

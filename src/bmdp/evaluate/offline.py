@@ -122,7 +122,7 @@ def evaluate_offline(  # noqa: PLR0913
         model: of "fitted", as are `device`, `stages` and `n_budgets`: see `fitted_evaluation`.
             A smaller one saves time.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        stages: "shared", "own" or "none"; what suits the policy, if not given.
+        stages: "shared" or "none"; what suits the policy, if not given.
         n_budgets: of the grid; best the policy's own.
         n_paths: of budgets that "importance" draws for each episode.
         workers: number of processes for "fitted". With more than one, the policy must be one that

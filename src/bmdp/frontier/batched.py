@@ -63,8 +63,6 @@ def crossed_values(
     chosen_by: tuple[ArrayLike, ArrayLike],
     valued_by: tuple[ArrayLike, ArrayLike],
     betas: ArrayLike,
-    *,
-    chooser_mixes: bool = False,
 ) -> tuple[FloatArray, int]:
     """Numpy side of `bmdp.frontier.crossed_values`."""
     points = kernels.Points(*_clouds(*chosen_by), *_clouds(*valued_by))
@@ -75,7 +73,7 @@ def crossed_values(
     require_shape("betas", held, (len(points.costs), None), "[N, L]")
     values = np.empty((*held.shape, 2), held.dtype)
     n_infeasible = np.zeros(len(held), np.int64)
-    kernels.crossed_values(points, held, values, n_infeasible, chooser_mixes)
+    kernels.crossed_values(points, held, values, n_infeasible)
     return values, int(n_infeasible.sum())
 
 

@@ -125,20 +125,14 @@ def crossed_values(
     chosen_by: tuple[Tensor, Tensor],
     valued_by: tuple[Tensor, Tensor],
     betas: Tensor,
-    *,
-    chooser_mixes: bool = False,
 ) -> tuple[Tensor, int]: ...
 @overload
 def crossed_values(
     chosen_by: tuple[ArrayLike, ArrayLike],
     valued_by: tuple[ArrayLike, ArrayLike],
     betas: ArrayLike,
-    *,
-    chooser_mixes: bool = False,
 ) -> tuple[FloatArray, int]: ...
-def crossed_values(
-    chosen_by: Any, valued_by: Any, betas: Any, *, chooser_mixes: bool = False
-) -> tuple[Any, int]:
+def crossed_values(chosen_by: Any, valued_by: Any, betas: Any) -> tuple[Any, int]:
     """Values of mixtures whose vertices one function chooses, and another one values.
 
     The two vertices around a budget are those of the first one's frontier. What they cost and earn
@@ -148,8 +142,6 @@ def crossed_values(
         chosen_by: costs and rewards `[N, K]` by the first function.
         valued_by: costs and rewards `[N, K]` of the same points by the second one.
         betas: budgets, `[N, L]`.
-        chooser_mixes: whether the probability is the one that spends the budget by the costs of the
-            first function, and not by those of the second.
 
     Returns:
         Rewards and costs `[N, L, 2]`, and the number of infeasible budgets.
@@ -158,14 +150,12 @@ def crossed_values(
     >>> others = [[0.0, 2.0]], [[1.0, 9.0]]
     >>> crossed_values(points, others, [[0.5, -1.0]])[0].tolist()
     [[[3.0, 0.5], [1.0, 0.0]]]
-    >>> crossed_values(points, others, [[0.5, -1.0]], chooser_mixes=True)[0].tolist()
-    [[[5.0, 1.0], [1.0, 0.0]]]
     """
     if _is_tensor(*chosen_by, *valued_by, betas):
         from bmdp.frontier import tensor
 
-        return tensor.crossed_values(chosen_by, valued_by, betas, chooser_mixes=chooser_mixes)
-    return batched.crossed_values(chosen_by, valued_by, betas, chooser_mixes=chooser_mixes)
+        return tensor.crossed_values(chosen_by, valued_by, betas)
+    return batched.crossed_values(chosen_by, valued_by, betas)
 
 
 def _is_tensor(*arguments: Any) -> bool:

@@ -484,16 +484,12 @@ class Points(NamedTuple):
 
 @njit(cache=True, parallel=True)
 def crossed_values(
-    points: Points,
-    betas: FloatArray,
-    values: FloatArray,
-    n_infeasible: IntArray,
-    chooser_mixes: bool,
+    points: Points, betas: FloatArray, values: FloatArray, n_infeasible: IntArray
 ) -> None:
     """Fills `values` `[N, L, 2]` of (reward, cost) at budgets `[N, L]`, and counts infeasible ones.
 
     Vertices are those of `costs` and `rewards`; what they cost and earn is said by others, and so
-    is the probability, unless the chooser mixes.
+    is the probability.
     """
     costs, rewards, other_costs, other_rewards = points
     for n in prange(costs.shape[0]):
@@ -509,10 +505,7 @@ def crossed_values(
                 n_infeasible[n] += 1
             elif place + 1 < n_vertices:
                 high = index[place + 1]
-            if chooser_mixes:
-                share = _spending(costs[n, low], costs[n, high], beta)
-            else:
-                share = _spending(other_costs[n, low], other_costs[n, high], beta)
+            share = _spending(other_costs[n, low], other_costs[n, high], beta)
             share = share if high != low else share * 0
             rise = other_rewards[n, high] - other_rewards[n, low]
             run = other_costs[n, high] - other_costs[n, low]

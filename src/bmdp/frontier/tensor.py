@@ -78,8 +78,6 @@ def crossed_values(
     chosen_by: tuple[Tensor, Tensor],
     valued_by: tuple[Tensor, Tensor],
     betas: Tensor,
-    *,
-    chooser_mixes: bool = False,
 ) -> tuple[Tensor, int]:
     """Torch side of `bmdp.frontier.batched.crossed_values`; points must be finite."""
     costs, rewards = chosen_by
@@ -93,8 +91,7 @@ def crossed_values(
     place = place.clamp(min=0).minimum(last)
     above = torch.where(is_infeasible, place, (place + 1).minimum(last))
     lower, upper = index.gather(1, place), index.gather(1, above)
-    mixing = costs if chooser_mixes else valued_by[0]
-    low, high = mixing.gather(1, lower), mixing.gather(1, upper)
+    low, high = valued_by[0].gather(1, lower), valued_by[0].gather(1, upper)
     share = torch.where(high > low, ((asked - low) / (high - low)).clamp(0, 1), 1.0)
     ends = ((v.gather(1, lower), v.gather(1, upper)) for v in reversed(valued_by))
     values = torch.stack([torch.lerp(one, other, share) for one, other in ends], dim=-1)

@@ -25,7 +25,6 @@ from bmdp.learn.fit_config import BFTQConfig
 from bmdp.learn.stages import Stages, fit_stages
 from bmdp.learn.targets import NextValues, mixture_values
 from bmdp.models.fitting import device_of
-from bmdp.policies.crossed import CrossedPolicy
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy
 from bmdp.policies.protocol import OneStepPolicy
@@ -40,19 +39,14 @@ class BudgetedFit(Fit):
     def policy(self) -> OneStepPolicy:
         """Plays the mixture that spends the budget."""
         rule = self._rule.scaled(self.reward_scale)
-        if self.config.acting == "crossed" and len(self.members) == 2:
-            first, second = self._result(0), self._result(1)
-            return CrossedPolicy(first, second, self.config.beta_grid, rule)
         return HullPolicy(self._learned(), self.config.beta_grid, rule)
 
     @property
     def _rule(self) -> GreedyRule:
-        config = self.config
-        return GreedyRule(config.cost_floor, config.slope_cap, config.margin)
+        return GreedyRule(self.config.cost_floor, self.config.slope_cap)
 
     def _greedy(self, choosing: Tensor, valuing: Tensor, asked: Tensor) -> NextValues:
-        mixes = self.config.valuation == "values" and choosing is not valuing
-        return mixture_values(choosing, valuing, asked, self._rule, chooser_mixes=mixes)
+        return mixture_values(choosing, valuing, asked, self._rule)
 
     def _ends(self) -> Tensor:
         return torch.tensor(self.config.budget_range, dtype=torch.float32, device=self.device)

@@ -4,8 +4,7 @@ Paper: Algorithm 4. *Risk-sensitive*: the policy that explores is the budgeted o
 it is the one of fitted Q-iteration, which looks at rewards alone (`FTQConfig`); the budgeted one
 can be learned from its data.
 
-Differs: if wanted, what is unknown looks good while exploring, and first budgets of episodes, which
-are uniform else, are those of which little is known (`bmdp.learn.curiosity`).
+Differs: if wanted, what is unknown looks good while exploring (`bmdp.learn.curiosity`).
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ from bmdp.errors import StoreError
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
 from bmdp.learn.config import TrainingSpec
-from bmdp.learn.curiosity import first_budgets, lesson, optimistic
+from bmdp.learn.curiosity import lesson
 from bmdp.learn.exploring import ExploringPolicy
-from bmdp.learn.fit import ExploredPolicy, Keeper, PricedPlay, Record, TrainedPolicy
+from bmdp.learn.fit import Keeper, LearnedPolicy, PricedPlay, Record, TrainedPolicy
 from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig, Learner
 from bmdp.learn.ftq import FTQ
 from bmdp.learn.held_out import HeldOut, Parts, split_episodes
 from bmdp.learn.lagrangian import LagrangianFTQ
-from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.random_budgeted import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
 
@@ -49,7 +47,7 @@ class ExplorationResult:
     """
 
     batch: TransitionBatch  # all episodes of all rounds
-    policy: ExploredPolicy  # of the last round
+    policy: LearnedPolicy  # of the last round
     records: tuple[Record, ...]  # how each collection and each iteration went
 
 
@@ -143,7 +141,7 @@ def explore(
 
 def play_rounds(
     spec: TrainingSpec, manner: Manner, place: Place, note: Callable[[Record], None]
-) -> tuple[TransitionBatch, ExploredPolicy]:
+) -> tuple[TransitionBatch, LearnedPolicy]:
     """Plays and learns, but for what the place has already; returns all episodes and the policy.
 
     What is done is noted before it is kept, so that whatever is kept has been noted. What held-out
@@ -158,7 +156,7 @@ def play_rounds(
     env = spec.env.spec()
     batches: list[TransitionBatch] = []
     parts: list[Parts] = []
-    policy: ExploredPolicy | None = None
+    policy: LearnedPolicy | None = None
     for number in range(spec.exploration.rounds):
         begin = time.perf_counter()
         batch = place.batch(number)
@@ -177,14 +175,13 @@ def play_rounds(
             learner, rows = lesson(
                 spec, TransitionBatch.concatenate(part.learned for part in parts), is_last=is_last
             )
-            learned = learner_of(learner).fit(
+            policy = learner_of(learner).fit(
                 rows,
                 seed=round_seed(manner.seed, number),
                 device=manner.device,
                 on_record=of_round(note, number),
                 keeper=place.keeper(number),
             )
-            policy = held_out.audited(learned) if held_out and spec.audit else learned
             place.keep_policy(number, policy)
         if held_out is not None:
             note(held_out.prediction(policy, number))
@@ -212,7 +209,7 @@ def of_round(note: Callable[[Record], None], number: int) -> Callable[[Record], 
     return lambda record: note({"kind": "iteration", "round": number, **record})
 
 
-def _explored(policy: TrainedPolicy | None) -> ExploredPolicy | None:
+def _explored(policy: TrainedPolicy | None) -> LearnedPolicy | None:
     """What was kept of a round, which is never of prices."""
     if isinstance(policy, PricedPlay):
         raise StoreError(f"a round left a {type(policy).__name__}, which does not explore.")
@@ -233,22 +230,19 @@ def learner_of(config: Learner) -> BFTQ | FTQ | LagrangianFTQ:
 def collect_round(
     spec: TrainingSpec,
     env: EnvSpec,
-    policy: ExploredPolicy | None,
+    policy: LearnedPolicy | None,
     before: list[TransitionBatch],
     manner: Manner,
 ) -> TransitionBatch:
     """Episodes of the round after some batches, which the policy was learned from."""
-    if isinstance(policy, AuditedPolicy):
-        policy = policy.inner
     slots = open_slots(env)
     n_actions = int(slots.action_space.n)
     slots.close()
     low, high = spec.learner.budget_range
     random = RandomBudgetedPolicy(n_actions, low, high)
     how, number = spec.exploration, len(before)
-    budgets = first_budgets(spec, policy, before, manner.seed)
-    if policy is not None and how.bonus == "ensemble":
-        policy = optimistic(policy, how.weight)
+    rng = named_generator(manner.seed, f"explore/budgets/{number}")
+    budgets = rng.uniform(low, high, how.episodes)
     explorer = ExploringPolicy(policy or random, random, how.decay, how.floor, how.hold, how.move)
     episodes = range(number * how.episodes, (number + 1) * how.episodes)
     return collect(

@@ -19,10 +19,9 @@ from bmdp.learn.fit_config import FitConfig, FTQConfig
 from bmdp.learn.targets import NextValues, cautious
 from bmdp.models.fitting import make_fitter
 from bmdp.models.problem import FitRecord, Fitter, Problem
-from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.crossed import MeanQ
 from bmdp.policies.hull import QFunction
-from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.multiplier import MultiplierPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.staged import NarrowQ, StagedPolicy
@@ -31,12 +30,12 @@ from bmdp.randomness import named_generator
 Record = dict[str, Any]
 LearnedPolicy = OneStepPolicy | StagedPolicy
 """What is learned for budgets, or for one price."""
-PricedPlay = Portfolio | MultiplierPolicy | SwitchingPolicy
+PricedPlay = Portfolio | MultiplierPolicy
 """What is learned for many prices."""
-ExploredPolicy = LearnedPolicy | AuditedPolicy
-"""What a run leaves that explores."""
-TrainedPolicy = ExploredPolicy | PricedPlay
+TrainedPolicy = LearnedPolicy | PricedPlay
 """What a run leaves."""
+
+_CHUNK = 16_384  # states that are valued at a time
 
 
 class Keeper(Protocol):
@@ -165,8 +164,8 @@ class Fit(ABC):
         if source is not None or iteration > 0:
             rows = np.flatnonzero(~self.batch.terminal)
             discount = targets.new_tensor([self.config.gamma, self.config.discount_of_costs])
-            for first in range(0, len(rows), self.config.chunk):
-                part = rows[first : first + self.config.chunk]
+            for first in range(0, len(rows), _CHUNK):
+                part = rows[first : first + _CHUNK]
                 at = time.perf_counter()
                 values = (source or self.models).grid(self._seen(self.batch.next_state[part]))
                 self._wait()

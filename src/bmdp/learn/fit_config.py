@@ -29,26 +29,20 @@ class FitConfig(ABC):
             0 for never.
         valuation: "crossed": several models, each fitted to episodes of its own; the mean of all
             others chooses, the one values what is chosen (and, of mixtures, so sets the
-            probability), and what rows are fitted to is the mean over all such ones. "values": the
-            same, but whoever chooses sets the probability, too. "pessimistic": several such models
-            do everything together, by their mean less `caution` deviations of rewards and more of
-            costs; so does the policy. "self": one model does everything, as in the paper.
+            probability), and what rows are fitted to is the mean over all such ones. "pessimistic":
+            several such models do everything together, by their mean less `caution` deviations of
+            rewards and more of costs; so does the policy. "self": one model does everything, as in
+            the paper.
         folds: number of models, but with "self".
         caution: with "pessimistic", a number of deviations over models; below 0 it is optimistic.
         acting: of several models, "average": the policy uses their mean; "pooled": it uses a
-            further model, which is fitted to all episodes, and has no say in what to fit to;
-            "crossed", of two models: a coin says which one chooses, and the other sets the
-            probability.
-        stages: "none": one model for all steps of an episode, by iterations. "own": for each step a
-            model of its own, fitted to the transitions of that step, from the last to the first.
-            "shared": for each step a model of its own, fitted to all transitions, as what they lead
-            to does not depend on the step; those of the last step are apart. "alike": the same, and
-            what the last step earns and pays is told by all transitions, too. The policy counts
-            steps itself: numbers of the state that the step determines are not looked at.
-        margin: scaled reward that a point must earn above the chord to count, but for the ends of a
-            frontier; 0 for none.
+            further model, which is fitted to all episodes, and has no say in what to fit to.
+        stages: "none": one model for all steps of an episode, by iterations. "shared": for each
+            step a model of its own, from the last to the first, fitted to all transitions, as what
+            they lead to does not depend on the step; those of the last step are apart. "alike": the
+            same, and what the last step earns and pays is told by all transitions, too. The policy
+            counts steps itself: numbers of the state that the step determines are not looked at.
         reward_scale: that rewards are divided by; the largest magnitude of the data, if not given.
-        chunk: states that are valued at a time.
     """
 
     gamma: float
@@ -58,14 +52,12 @@ class FitConfig(ABC):
     regression: Regression = field(default_factory=Regression)
     iterations: int = 10
     stop_delta: float = 0.0
-    valuation: Literal["crossed", "values", "pessimistic", "self"] = "crossed"
+    valuation: Literal["crossed", "pessimistic", "self"] = "crossed"
     folds: int = 2
     caution: float = 1.0
-    acting: Literal["average", "pooled", "crossed"] = "average"
-    stages: Literal["none", "own", "shared", "alike"] = "none"
-    margin: float = 0.0
+    acting: Literal["average", "pooled"] = "average"
+    stages: Literal["none", "shared", "alike"] = "none"
     reward_scale: float | None = None
-    chunk: int = 16384
 
     def __post_init__(self) -> None:
         """Checks the settings."""
@@ -73,22 +65,19 @@ class FitConfig(ABC):
         require_share("cost_gamma", self.discount_of_costs)
         require_rising("budget_range", self.budget_range)
         object.__setattr__(self, "budget_range", tuple(map(float, self.budget_range)))
-        for name, least in (("iterations", 1), ("chunk", 1), ("folds", 2)):
+        for name, least in (("iterations", 1), ("folds", 2)):
             require_count(name, getattr(self, name), least)
-        if self.acting == "crossed" and self.n_models > 2:
-            raise ConfigError(f"acting 'crossed' is of two models; got folds={self.folds}.")
         if self.acting != "average" and self.valuation == "pessimistic":
             raise ConfigError("acting must be 'average' with valuation 'pessimistic'.")
         if not np.isfinite(self.caution):
             raise ConfigError(f"caution must be finite; got {self.caution}.")
         require_from_0("stop_delta", self.stop_delta)
-        require_from_0("margin", self.margin)
         if self.reward_scale is not None and not self.reward_scale > 0:
             raise ConfigError(f"reward_scale must be above 0; got {self.reward_scale}.")
         for name, choices in (
-            ("valuation", ("crossed", "values", "pessimistic", "self")),
-            ("acting", ("average", "pooled", "crossed")),
-            ("stages", ("none", "own", "shared", "alike")),
+            ("valuation", ("crossed", "pessimistic", "self")),
+            ("acting", ("average", "pooled")),
+            ("stages", ("none", "shared", "alike")),
         ):
             require_choice(name, getattr(self, name), choices)
 
@@ -155,14 +144,10 @@ class LagrangianConfig(FitConfig):
     Args:
         prices: of a unit of cost, in rewards, falling or rising; `inf` looks at costs first. If not
             given, 0, powers of 10 ** 0.5 around the reward scale, and `inf`.
-        refinements: how many times prices are added where neighbours differ in cost, and all is
-            fitted anew.
-        tolerance: at an infinite price, costs that are closer than this are equal.
-        sharing: "all": one model has an output for each price. "none": each price has a model of
-            its own; networks of all prices are trained as one stack.
+        model: what estimates (Q_r, Q_c); one with an output for each price, if it covers a grid, or
+            else one for each price.
         plays: "mixture": a coin between two prices, tossed once per episode; "carried": a price
-            chosen by what it costs from the state at the start, and kept; "switching": at every
-            step the best action that fits the budget left.
+            chosen by what it costs from the state at the start, and kept.
 
     Paper: the Lagrangian appendix.
 
@@ -173,10 +158,7 @@ class LagrangianConfig(FitConfig):
 
     model: Model = field(default_factory=lambda: FrontierNet(structure="free"))
     prices: tuple[float, ...] = ()
-    refinements: int = 0
-    tolerance: float = 0.01
-    sharing: Literal["all", "none"] = "none"
-    plays: Literal["mixture", "carried", "switching"] = "mixture"
+    plays: Literal["mixture", "carried"] = "mixture"
 
     def __post_init__(self) -> None:
         """Checks the settings."""
@@ -185,17 +167,7 @@ class LagrangianConfig(FitConfig):
         if not all(price >= 0 for price in prices) or len(set(prices)) < len(prices):
             raise ConfigError(f"prices must be different numbers from 0 on; got {self.prices}.")
         object.__setattr__(self, "prices", prices)
-        require_count("refinements", self.refinements, 0)
-        require_from_0("tolerance", self.tolerance)
-        require_choice("sharing", self.sharing, ("all", "none"))
-        require_choice("plays", self.plays, ("mixture", "carried", "switching"))
-        if self.sharing == "all" and not self.model.covers_grid:
-            raise ConfigError(
-                "with sharing 'all' the model must have an output for each price: FrontierNet, "
-                f"KernelModel or TableModel; got {type(self.model).__name__}."
-            )
-        if self.acting == "crossed":
-            raise ConfigError("acting must be 'average' or 'pooled' with prices; got 'crossed'.")
+        require_choice("plays", self.plays, ("mixture", "carried"))
 
     @property
     def beta_grid(self) -> FloatArray:

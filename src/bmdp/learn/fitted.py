@@ -39,7 +39,7 @@ from bmdp.models import KernelModel, Model
 from bmdp.policies.decisions import admitted_budgets
 from bmdp.policies.protocol import OneStepPolicy, SteppedPolicy
 
-StageKind = Literal["none", "own", "shared"]
+StageKind = Literal["none", "shared"]
 
 SMOOTH = KernelModel(ridges=(1e-2, 1e-1, 1.0, 10.0))
 """A kernel model without its smallest ridges: with these, bumps may say anything where the policy
@@ -98,7 +98,7 @@ def fitted_evaluation(  # noqa: PLR0913
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         n_budgets: of the grid. Nothing is interpolated if it is the policy's own, or part of it.
         iterations: at most, with stages "none"; it ends once nothing changes.
-        stages: "shared": backwards, by all transitions. "own": backwards, each step by its own.
+        stages: "shared": backwards, by all transitions.
             "none": again and again, until values settle; not where time is hidden and has an end.
             If not given, "shared" for a policy that counts steps, and "none" for others.
 
@@ -133,7 +133,7 @@ def fitted_evaluation(  # noqa: PLR0913
     require_count("iterations", iterations, 1)
     if stages is None:
         stages = "none" if isinstance(policy, OneStepPolicy) else "shared"
-    require_choice("stages", stages, ("none", "own", "shared"))
+    require_choice("stages", stages, ("none", "shared"))
     asked = np.atleast_1d(real_array("budgets", budgets))
     asked = admitted_budgets(asked, len(asked), policy.budget_range)
     if len(asked) == 0:
@@ -182,7 +182,7 @@ def evaluated(
     if stages == "none":
         yield _iterate(policy.at_step(0), PolicyFit(terms, batch), iterations)
     else:
-        yield from _go_back(policy, _Steps(terms, batch, shared=stages == "shared"))
+        yield from _go_back(policy, _Steps(terms, batch))
 
 
 def _iterate(policy: OneStepPolicy, fit: PolicyFit, iterations: int) -> PolicyFit:
@@ -200,23 +200,20 @@ def _iterate(policy: OneStepPolicy, fit: PolicyFit, iterations: int) -> PolicyFi
 class _Steps:
     """What is fitted at each step, and how states look there."""
 
-    def __init__(self, terms: Terms, batch: TransitionBatch, *, shared: bool) -> None:
+    def __init__(self, terms: Terms, batch: TransitionBatch) -> None:
         """Of a batch with steps."""
         if batch.step is None:
             raise DataError(
                 "fitted_evaluation needs a batch with steps, by stages or for a policy that counts "
                 "them; this one has none."
             )
-        self.terms, self.batch, self.steps, self.is_shared = terms, batch, batch.step, shared
+        self.terms, self.batch, self.steps = terms, batch, batch.step
         self.last = int(self.steps.max())
-        none = np.zeros(batch.state_size, np.bool_)
-        self.told: BoolArray = told_by_step(batch.state, self.steps) if shared else none
+        self.told: BoolArray = told_by_step(batch.state, self.steps)
 
     def fit(self, step: int) -> PolicyFit:
-        """Returns the model of a step in training; with shared stages, of those after it, too."""
-        if self.is_shared and step < self.last:
-            return self._shared
-        return self._fit(self.steps == step, step)
+        """Returns the model of a step in training; but for the last, that of all steps."""
+        return self._shared if step < self.last else self._fit(self.steps == step, step)
 
     def as_seen_at(self, step: int, states: FloatArray) -> FloatArray:
         """States with those numbers that the step determines as they are at a step."""

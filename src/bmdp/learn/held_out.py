@@ -1,7 +1,7 @@
 """Episodes that a learner never sees, and what they say of the policy that it learned.
 
-They say what the policy will earn and pay, and its dial may be read by them. They are drawn for
-each round by itself, so that a run that is resumed holds out the same ones.
+They say what the policy will earn and pay. They are drawn for each round by itself, so that a run
+that is resumed holds out the same ones.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ import numpy as np
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
-from bmdp.learn.audit import audited, expected_at
-from bmdp.learn.fit import LearnedPolicy, Record, TrainedPolicy
+from bmdp.learn.fit import Record, TrainedPolicy
 from bmdp.learn.fit_config import BFTQConfig, FitConfig, Learner
 from bmdp.learn.fitted import SMOOTH, StageKind, first_rows, fitted_evaluation
 from bmdp.learn.policy_fit import Terms
 from bmdp.learn.priced_worth import expected_of_prices, grid_of
 from bmdp.models import EncoderNet, FrontierNet, Model
-from bmdp.policies.audited import AuditedPolicy
-from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.multiplier import MultiplierPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.randomness import named_generator
 
@@ -92,14 +90,8 @@ class HeldOut:
             return None
         return cls(TransitionBatch.concatenate(batches), learner, seed, device)
 
-    def audited(self, policy: LearnedPolicy) -> AuditedPolicy:
-        """Returns a policy whose dial is read by what was held out."""
-        assert isinstance(self.learner, BFTQConfig)
-        terms = self._terms(self.learner, self.learner.beta_grid)
-        return audited(policy, self.batch, terms, _stages(self.learner, self.batch))
-
     def prediction(self, policy: TrainedPolicy, number: int) -> Record:
-        """Returns what a policy of the round of a number, audited or not, will earn and pay."""
+        """Returns what a policy of the round of a number will earn and pay."""
         begin = time.perf_counter()
         budgets = np.linspace(*self.learner.budget_range, N_PREDICTED)
         starts = first_rows(self.batch)
@@ -120,9 +112,6 @@ class HeldOut:
     ) -> tuple[FloatArray, FloatArray]:
         """Mean rewards and costs from the first rows, at budgets."""
         learner, batch, stages = self.learner, self.batch, _stages(self.learner, self.batch)
-        assert not isinstance(policy, SwitchingPolicy)  # of which nothing is foretold
-        if isinstance(policy, AuditedPolicy):
-            return expected_at(policy, batch.state[starts], budgets)
         if isinstance(policy, Portfolio | MultiplierPolicy):
             assert isinstance(learner, FitConfig)
             terms = self._terms(learner, grid_of(policy))
@@ -171,7 +160,5 @@ def _stages(learner: Learner, batch: TransitionBatch) -> StageKind:
     if batch.step is None or (own == "none" and batch.step.max() >= _MOST_STEPS):
         return "none"
     counts = np.bincount(batch.step)
-    if own == "own" and counts.all():
-        return "own"
     ends = batch.terminal[batch.step == len(counts) - 1]
     return "shared" if own != "none" or ends.all() else "none"

@@ -20,11 +20,9 @@ from bmdp.errors import PolicyError
 from bmdp.models import Model, Regression
 from bmdp.models.fitting import device_of, make_fitter
 from bmdp.models.problem import Problem
-from bmdp.policies.audited import BoundedQ
 from bmdp.policies.decisions import Options
 from bmdp.policies.expectation import Places, expected, places_of
 from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.staged import NarrowQ
 
 _CHUNK = 16_384  # states that are valued at a time
 
@@ -114,13 +112,6 @@ class PolicyFit:
             for part, chosen in zip(states, choices, strict=True)
         ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.terms.beta_grid), 2))
-
-    def result(self) -> BoundedQ:
-        """The values as they are, of rewards as they are, as a function that can be stored."""
-        found = self.models.result(0)
-        narrow = found if self.columns is None else NarrowQ(found, self.columns)
-        scale = np.array([self.terms.reward_scale, 1.0])[:, None, None]
-        return BoundedQ(narrow, *(self.bounds * scale))
 
     def _values(self, states: FloatArray) -> FloatArray:
         """Values `[n, 2, A, B]` at states, within their bounds."""

@@ -23,7 +23,7 @@ from bmdp.learn.collect import threads
 from bmdp.learn.config import DataSpec, TrainingSpec
 from bmdp.learn.data_notes import data_notes
 from bmdp.learn.exploration import Manner, learner_of, of_round, play_rounds
-from bmdp.learn.fit import PricedPlay, Record, TrainedPolicy
+from bmdp.learn.fit import Record, TrainedPolicy
 from bmdp.learn.fit_config import Learner
 from bmdp.learn.held_out import HeldOut, split_episodes
 from bmdp.learn.machine import checked_device, versions
@@ -91,7 +91,6 @@ def train_from_data(  # noqa: PLR0913
     seed: int,
     device: str = "auto",
     held_out: float = 0.0,
-    audit: bool = False,
     files: Sequence[AnyPath] = (),
     on_record: OnRecord = _nothing,
 ) -> TrainedPolicy:
@@ -107,7 +106,6 @@ def train_from_data(  # noqa: PLR0913
         device: of the learner.
         held_out: share of episodes that are not learned from, but say what the policy will earn and
             pay: a record of kind "prediction".
-        audit: whether the dial of the policy is read by what they say.
         files: which the batch is from, to be written down.
         on_record: called after each iteration with how it went, and with the prediction.
 
@@ -127,7 +125,7 @@ def train_from_data(  # noqa: PLR0913
     2.5
     """
     require_new(Path(folder))
-    header = _header(DataSpec(learner, held_out, audit), seed, device)
+    header = _header(DataSpec(learner, held_out), seed, device)
     data_notes(split_episodes(batch, held_out, seed=seed, number=0).learned, learner)
     header["data"] = {
         "files": [os.path.abspath(name) for name in files],
@@ -201,17 +199,13 @@ def _learn(spec: DataSpec, manner: Manner, run: RunFolder, note: OnRecord) -> Tr
     held_out = HeldOut.of([parts], spec.learner, manner.seed, manner.device)
     policy = run.policy(0)
     if policy is None:
-        learned = learner_of(spec.learner).fit(
+        policy = learner_of(spec.learner).fit(
             parts.learned,
             seed=manner.seed,
             device=manner.device,
             on_record=of_round(note, 0),
             keeper=run.keeper(0),
         )
-        policy = learned
-        if held_out is not None and spec.audit:
-            assert not isinstance(learned, PricedPlay)  # which no audit takes
-            policy = held_out.audited(learned)
         run.keep_policy(0, policy)
     if held_out is not None:
         note(held_out.prediction(policy, 0))

@@ -1,12 +1,11 @@
 """Fitting backwards: a model for each step of an episode, from the last to the first.
 
 Where steps are known nothing has to settle: what a step is worth follows from the step after it.
-Transitions of a step can be fitted by themselves, or all transitions at every step. The latter is
-right where what an action leads to depends on what is seen, but not on the step, and gives every
-regression as many times more rows as episodes have steps. Two things are then put apart: the last
-step, after which all ends, and which may have rules of its own, unless it is told to be like the
-others; and numbers of the state that the step determines, such as a clock, which the policy need
-not see, as it counts steps itself.
+All transitions are fitted at every step, which is right where what an action leads to depends on
+what is seen, but not on the step. Two things are put apart: the last step, after which all ends,
+and which may have rules of its own, unless it is told to be like the others; and numbers of the
+state that the step determines, such as a clock, which the policy need not see, as it counts steps
+itself.
 """
 
 from __future__ import annotations
@@ -66,20 +65,18 @@ class Stages:
         return int(self._step.max()) + 1
 
     def fit(self, step: int) -> Fit:
-        """Returns the models of a step in training; with shared stages, of those after it, too."""
-        if self.config.stages == "own":
-            return self._fit(self._step == step, step, None)
+        """Returns the models of a step in training; but for the last, those of all steps."""
         if step == self.n_stages - 1:
             is_alike = self.config.stages == "alike"
             rows = np.full(len(self.batch), is_alike) | (self._step == step)
-            return self._fit(rows, step, self._seen)
+            return self._fit(rows, step)
         return self._shared
 
     @cached_property
     def _shared(self) -> Fit:
-        return self._fit(self._step < self.n_stages - 1, 0, self._seen)
+        return self._fit(self._step < self.n_stages - 1, 0)
 
-    def _fit(self, rows: BoolArray, step: int, columns: IntArray | None) -> Fit:
+    def _fit(self, rows: BoolArray, step: int) -> Fit:
         places = np.flatnonzero(rows)
         if len(np.unique(self._folds[places])) < self.config.n_models:
             raise DataError(
@@ -92,7 +89,7 @@ class Stages:
             self.seed + step,
             self.device,
             folds=self._folds[places],
-            columns=columns,
+            columns=self._seen,
         )
 
     @cached_property

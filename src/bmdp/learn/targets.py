@@ -25,12 +25,7 @@ class NextValues(NamedTuple):
 
 
 def mixture_values(
-    choosing: Tensor,
-    valuing: Tensor,
-    budgets: Tensor,
-    rule: GreedyRule,
-    *,
-    chooser_mixes: bool = False,
+    choosing: Tensor, valuing: Tensor, budgets: Tensor, rule: GreedyRule
 ) -> NextValues:
     """Values of the best mixtures at budgets.
 
@@ -40,8 +35,6 @@ def mixture_values(
             probability that spends the budget. The same ones, for the paper's operator.
         budgets: `[n, L]`, or `[L]`.
         rule: how Q-values become points.
-        chooser_mixes: whether the probability is by `choosing`, too, and `valuing` only says what
-            the mixture costs and earns.
 
     Paper: Eq. 11 and Algorithm 3, for `valuing` the same as `choosing`.
     """
@@ -52,19 +45,16 @@ def mixture_values(
     if budgets.shape[1] > 1:
         chosen_by, valued_by = (costs, rewards), (value_costs, value_rewards)
         if costs.device.type != "cpu":
-            return NextValues(
-                *crossed_values(chosen_by, valued_by, budgets, chooser_mixes=chooser_mixes)
-            )
+            return NextValues(*crossed_values(chosen_by, valued_by, budgets))
         found, n_infeasible = crossed_values(
             (costs.numpy(), rewards.numpy()),
             (value_costs.numpy(), value_rewards.numpy()),
             budgets.numpy(),
-            chooser_mixes=chooser_mixes,
         )
         return NextValues(torch.from_numpy(found), n_infeasible)
     lower, upper, status = _mixtures(costs, rewards, budgets[:, 0].contiguous())
-    mixing = costs if chooser_mixes else value_costs
-    share = crossed_share(at(mixing, lower), at(mixing, upper), budgets) * (lower != upper)
+    paid = at(value_costs, lower), at(value_costs, upper)
+    share = crossed_share(*paid, budgets) * (lower != upper)
     ends = [(at(column, lower), at(column, upper)) for column in (value_rewards, value_costs)]
     values = torch.stack([torch.lerp(one, other, share) for one, other in ends], dim=-1)
     return NextValues(values, int((status == int(BudgetStatus.INFEASIBLE)).sum()))

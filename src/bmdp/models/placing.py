@@ -18,11 +18,10 @@ from bmdp.models.kernel import KernelQ
 from bmdp.models.networks import NetworkQ, chunk_rows, grid_budgets
 from bmdp.models.plain import flat_states
 from bmdp.models.separate import SideBySideQ
-from bmdp.policies.audited import AuditedPolicy, BoundedQ
 from bmdp.policies.calibrated import CalibratedPolicy
-from bmdp.policies.crossed import CrossedPolicy, MeanQ, leaning
+from bmdp.policies.crossed import MeanQ, leaning
 from bmdp.policies.hull import HullPolicy, QFunction
-from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.multiplier import MultiplierPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.priced import PriceDial, PricedPolicy
 from bmdp.policies.staged import NarrowQ, StagedPolicy
@@ -39,22 +38,16 @@ def placed(policy: Any, device: str) -> Any:
     Raises:
         ConfigError: if a Q-function of the policy is neither a network nor a kernel model.
     """
-    if isinstance(policy, AuditedPolicy):
-        audits = tuple(PlacedQ(audit, torch.device(device)) for audit in policy.audits)
-        return replace(policy, inner=placed(policy.inner, device), audits=audits)
     if isinstance(policy, StagedPolicy):
         return replace(policy, stages=tuple(placed(stage, device) for stage in policy.stages))
     if isinstance(policy, Portfolio):
         return replace(policy, policies=tuple(placed(member, device) for member in policy.policies))
     if isinstance(policy, CalibratedPolicy):
         return replace(policy, portfolio=placed(policy.portfolio, device))
-    if isinstance(policy, MultiplierPolicy | SwitchingPolicy):
+    if isinstance(policy, MultiplierPolicy):
         return replace(policy, dial=placed(policy.dial, device))
     if isinstance(policy, HullPolicy | PriceDial | PricedPolicy):
         return replace(policy, q_function=PlacedQ(policy.q_function, torch.device(device)))
-    if isinstance(policy, CrossedPolicy):
-        first, second = (PlacedQ(q, torch.device(device)) for q in (policy.first, policy.second))
-        return replace(policy, first=first, second=second)
     raise ConfigError(f"a {type(policy).__name__} cannot be placed on a device.")
 
 
@@ -91,8 +84,6 @@ def _on(q_function: QFunction, device: torch.device) -> Values:
         inner = _on(q_function.q_function, device)
         columns = torch.tensor(np.asarray(q_function.columns), device=device)
         return lambda states: inner(states[:, columns])
-    if isinstance(q_function, BoundedQ):
-        return _bounded_on(q_function, device)
     if isinstance(q_function, MeanQ):
         return _mean_on(q_function, device)
     if isinstance(q_function, SideBySideQ):
@@ -121,19 +112,6 @@ def _network_on(network: NetworkQ, device: torch.device) -> Values:
         parts = torch.split(rows, chunk_rows(len(budgets)))
         found = torch.cat([stack.grid(part[None], budgets)[0] for part in parts])
         return found[:, 0] * network.reward_scale, found[:, 1]
-
-    return values
-
-
-def _bounded_on(bounded: BoundedQ, device: torch.device) -> Values:
-    inner = _on(bounded.q_function, device)
-    least, most = (
-        torch.tensor(np.asarray(a), device=device) for a in (bounded.least, bounded.most)
-    )
-
-    def values(states: Tensor) -> tuple[Tensor, Tensor]:
-        q_r, q_c = inner(states)
-        return q_r.clip(least[0], most[0]), q_c.clip(least[1], most[1])
 
     return values
 

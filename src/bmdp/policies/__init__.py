@@ -3,15 +3,14 @@
 All of them are imported here, so that `load_policy` knows them.
 """
 
-from bmdp.policies.audited import AuditedPolicy
 from bmdp.policies.calibrated import CalibratedPolicy, Certificate
-from bmdp.policies.crossed import CrossedPolicy, MeanQ
+from bmdp.policies.crossed import MeanQ
 from bmdp.policies.decisions import Decision
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
 from bmdp.policies.limits import discounted_budget
 from bmdp.policies.loading import load_policy
-from bmdp.policies.multiplier import MultiplierPolicy, SwitchingPolicy
+from bmdp.policies.multiplier import MultiplierPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.priced import PriceDial, PricedPolicy
 from bmdp.policies.protocol import BudgetedPolicy, OneStepPolicy, Policy
@@ -20,11 +19,9 @@ from bmdp.policies.staged import StagedPolicy
 from bmdp.policies.trackers import Tracker
 
 __all__ = [
-    "AuditedPolicy",
     "BudgetedPolicy",
     "CalibratedPolicy",
     "Certificate",
-    "CrossedPolicy",
     "Decision",
     "GreedyRule",
     "HullPolicy",
@@ -37,7 +34,6 @@ __all__ = [
     "PricedPolicy",
     "RandomBudgetedPolicy",
     "StagedPolicy",
-    "SwitchingPolicy",
     "TabularQ",
     "Tracker",
     "discounted_budget",

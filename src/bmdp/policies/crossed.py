@@ -1,10 +1,4 @@
-"""Two Q-functions that know different data: one chooses, the other sets the probabilities.
-
-A frontier of estimates is optimistic: it is made of those that the noise put highest and cheapest.
-What an independent estimate says of the same augmented actions is not. So one function says which
-two vertices are around the budget, the other what they cost, and the probability that spends the
-budget follows from the latter. A coin says which of the two functions has which part.
-"""
+"""Several Q-functions that know different data, taken together."""
 
 from __future__ import annotations
 
@@ -12,15 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import FloatArray
 from bmdp.errors import ConfigError
-from bmdp.frontier import Frontier, best_mixtures, upper_frontier
-from bmdp.policies.decisions import Decision, Decisions, Options
-from bmdp.policies.greedy import PLAIN, GreedyRule, at, crossed_share
-from bmdp.policies.hull import HullPolicy, QFunction, augmented_actions, mixtures_at
-from bmdp.policies.protocol import OneStepPolicy
+from bmdp.policies.hull import QFunction
 from bmdp.policies.stored import storable
 
 
@@ -67,115 +57,3 @@ def leaning(values: Any, deviations: float) -> Any:
     if deviations == 0:
         return mean
     return mean + deviations * (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class CrossedPolicy(OneStepPolicy):
-    """Vertices by one of two Q-functions, probabilities by the other's costs.
-
-    Paper: Algorithm 3.
-    Differs: there, both are taken from one Q-function.
-
-    >>> from bmdp.policies import TabularQ
-    >>> rewards = [[[0.0, 0.0], [10.0, 10.0]]]
-    >>> first = TabularQ(rewards, q_c=[[[0.0, 0.0], [0.5, 0.5]]])
-    >>> second = TabularQ(rewards, q_c=[[[0.0, 0.0], [1.0, 1.0]]])
-    >>> policy = CrossedPolicy(first, second, beta_grid=[0.0, 1.0])
-    >>> found = policy.options(np.array([0]), np.array([0.25]))
-    >>> found.action.tolist(), found.probability.tolist()  # half of 1/4, and half of 1/2
-    ([[0, 1, 0, 1]], [[0.375, 0.125, 0.25, 0.25]])
-    """
-
-    first: QFunction  # from states [N, ...] to (q_r, q_c), each [N, A, B]
-    second: QFunction  # of the same shapes, from other data
-    beta_grid: FloatArray  # [B], budgets that can be handed on, rising
-    rule: GreedyRule = PLAIN  # how Q-values become points
-
-    def __post_init__(self) -> None:
-        """Checks the grid, as any policy on a grid does."""
-        object.__setattr__(self, "beta_grid", HullPolicy(self.first, self.beta_grid).beta_grid)
-
-    @property
-    def budget_range(self) -> tuple[float, float]:
-        """Ends of the grid."""
-        return float(self.beta_grid[0]), float(self.beta_grid[-1])
-
-    @property
-    def n_draws(self) -> int:
-        """Two: which function chooses, and which vertex is played."""
-        return 2
-
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
-        """Tosses the coin, and draws from the mixture."""
-        first, second = self.first(states), self.second(states)
-        heads = uniforms[:, 0] < 0.5
-        points, shares, status = self._mixture(
-            _where(heads, first, second), _where(heads, second, first), budgets
-        )
-        point = np.where(uniforms[:, 1] < shares, points[:, 1], points[:, 0])
-        return Decision(*augmented_actions(point, self.beta_grid), status)
-
-    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
-        """Returns the two augmented actions of each way round, and their probabilities."""
-        first, second = self.first(states), self.second(states)
-        points, shares, _ = self._mixture(first, second, budgets)
-        others, other_shares, _ = self._mixture(second, first, budgets)
-        every = np.concatenate((points, others), axis=1)
-        chances = np.stack((1 - shares, shares, 1 - other_shares, other_shares), axis=1) / 2
-        return Options(*augmented_actions(every, self.beta_grid), chances)
-
-    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
-        """Returns the same for all budgets `[L]`, from one frontier of each function."""
-        first, second = self.first(states), self.second(states)
-        points, chances = (
-            np.concatenate(of_both, axis=-1)
-            for of_both in zip(
-                self._mixtures_at(first, second, budgets),
-                self._mixtures_at(second, first, budgets),
-                strict=True,
-            )
-        )
-        return Options(*augmented_actions(points, self.beta_grid), chances / 2)
-
-    def frontier(self, state: ArrayLike) -> Frontier:
-        """Returns the frontier of the mean of both; `index` is a * B + b of a vertex."""
-        q_r, q_c = MeanQ((self.first, self.second))(np.asarray(state)[None])
-        costs, rewards = self.rule.points(q_r, q_c)
-        return upper_frontier(costs[0], rewards[0])
-
-    def _mixture(
-        self,
-        choosing: tuple[FloatArray, FloatArray],
-        valuing: tuple[FloatArray, FloatArray],
-        budgets: FloatArray,
-    ) -> tuple[Any, Any, Any]:
-        """Two points of each state `[N, 2]`, the probability of the second, and the status."""
-        found = best_mixtures(*self.rule.points(*choosing), budgets)
-        points = np.stack((found.lower, found.upper), axis=1)
-        costs = valuing[1].reshape(len(budgets), -1).clip(self.rule.cost_floor)
-        cost = at(costs, points)
-        shares = crossed_share(cost[:, 0], cost[:, 1], budgets)
-        return points, np.where(found.lower == found.upper, 0.0, shares), found.status
-
-    def _mixtures_at(
-        self,
-        choosing: tuple[FloatArray, FloatArray],
-        valuing: tuple[FloatArray, FloatArray],
-        budgets: FloatArray,
-    ) -> tuple[IntArray, FloatArray]:
-        """Two points of each state and budget, and their probabilities, `[N, L, 2]` each."""
-        points, _ = mixtures_at(*self.rule.points(*choosing), budgets)
-        costs = valuing[1].reshape(len(points), -1).clip(self.rule.cost_floor)
-        lower, upper = points[..., 0], points[..., 1]
-        shares = crossed_share(at(costs, lower), at(costs, upper), budgets)
-        shares = np.where(lower == upper, 0.0, shares)
-        return points, np.stack((1 - shares, shares), axis=-1)
-
-
-def _where(
-    heads: Any, one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]
-) -> tuple[FloatArray, FloatArray]:
-    """The one where heads, else the other, of both arrays."""
-    mask = heads[:, None, None]
-    return np.where(mask, one[0], other[0]), np.where(mask, one[1], other[1])

@@ -5,11 +5,6 @@ cheap end that does harm: the cheapest point is whichever the noise put lowest, 
 nothing. The *slope cap* L makes the frontier begin at the point with the most Q_r - L Q_c instead:
 saving cost is worth L a unit, and no more.
 
-Between the ends it does harm, too, where the true frontier is nearly straight: points that look a
-little above the chord are mostly those that the noise put there, and to follow them loses what a
-mixture of the two ends would earn. The *margin* is what a point must earn above the others to be
-part of a frontier that has the same ends.
-
 Works on numpy arrays and on torch tensors alike.
 """
 
@@ -32,35 +27,28 @@ class GreedyRule:
     Args:
         cost_floor: Q_c below it are raised to it; costs that are never negative have floor 0.
         slope_cap: most reward that a unit of cost can be worth at the cheap end; 0 for no cap.
-        margin: reward that is taken off all points but the two ends of a frontier.
 
     >>> q_r, q_c = np.array([[[0.0], [5.0], [6.0]]]), np.array([[[-0.1], [0.1], [1.0]]])
     >>> GreedyRule(cost_floor=0.0).points(q_r, q_c)[0].tolist()
     [[0.0, 0.1, 1.0]]
-    >>> GreedyRule(margin=2.0).points(q_r, q_c)[1].tolist()
-    [[0.0, 3.0, 6.0]]
     """
 
     cost_floor: float = -1e30
     slope_cap: float = 0.0
-    margin: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks the cap and the margin."""
+        """Checks the cap."""
         require_from_0("slope_cap", self.slope_cap)
-        require_from_0("margin", self.margin)
 
     def scaled(self, scale: float) -> GreedyRule:
         """Returns the same rule for rewards that are so many times larger."""
-        return replace(self, slope_cap=self.slope_cap * scale, margin=self.margin * scale)
+        return replace(self, slope_cap=self.slope_cap * scale)
 
     def points(self, q_r: Any, q_c: Any) -> tuple[Any, Any]:
         """From (q_r, q_c), each `[N, A, B]`, to costs and rewards `[N, A * B]`."""
         costs = q_c.reshape(len(q_c), -1).clip(self.cost_floor)
         rewards = q_r.reshape(len(q_r), -1)
-        if self.slope_cap > 0:
-            costs, rewards = capped(costs, rewards, self.slope_cap)
-        return costs, lowered(costs, rewards, self.margin)
+        return capped(costs, rewards, self.slope_cap) if self.slope_cap > 0 else (costs, rewards)
 
 
 PLAIN = GreedyRule()
@@ -82,26 +70,6 @@ def capped(costs: Any, rewards: Any, slope: float) -> tuple[Any, Any]:
     cost, reward = at(costs, best), at(rewards, best)
     cheap = costs < cost
     return where(cheap, cost, costs), where(cheap, reward - 1, rewards)
-
-
-def lowered(costs: Any, rewards: Any, margin: float) -> Any:
-    """Takes a margin off all rewards but those of the cheapest and of the best-paid point.
-
-    Of several cheapest ones, that is the best paid; of several best-paid ones, the first.
-
-    >>> lowered(np.array([[0.0, 0.0, 0.5, 1.0]]), np.array([[0.0, 1.0, 2.0, 3.0]]), 0.5).tolist()
-    [[-0.5, 1.0, 1.5, 3.0]]
-    """
-    if costs.shape[0] == 0 or margin == 0:
-        return rewards
-    best = rewards.argmax(1)[:, None]
-    least = at(costs, costs.argmin(1)[:, None])
-    cheapest = where(costs > least, rewards * 0 - np.inf, rewards).argmax(1)[:, None]
-    places = np.arange(rewards.shape[1])
-    if not isinstance(rewards, np.ndarray):
-        places = best.new_tensor(places)
-    is_end = (places == best) | (places == cheapest)
-    return where(is_end, rewards, rewards - margin)
 
 
 def where(mask: Any, one: Any, other: Any) -> Any:

@@ -1,34 +1,27 @@
-"""Policies with a budget, made of the greedy policies of several prices on cost.
+"""A policy with a budget, made of the greedy policies of several prices on cost.
 
-All are given a *dial of prices* (`PriceDial`, or one for each step): for each of `M` prices, what
+It is given a *dial of prices* (`PriceDial`, or one for each step): for each of `M` prices, what
 its greedy policy does at a state, and what that is thought to cost and earn from there.
 
-*Carried*: at the start, and whenever the dial is moved, a price is chosen that spends the budget,
+At the start, and whenever the dial is moved, a price is chosen that spends the budget,
 or a coin is tossed between two neighbours on the frontier of the state; then it is kept. The budget
 left at s' is what the price is thought to cost from there, so it depends on s': a chance that turns
 out well is spent where it pays. Its optimum is that of the constrained problem (Eq. 1).
-
-*Chosen anew*: the price is chosen at every step for the budget that is left, which is the budget
-less what was paid. What is left is then the same at all next states, and the optimum is lost.
-
-*Switching*: at every step, the action that earns most among those that prices propose and that are
-thought to fit the budget left. It tosses no coin.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import require_choice, require_from_0, require_rising, require_share
+from bmdp.checks import require_rising
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures
 from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
-from bmdp.policies.greedy import lowered
 from bmdp.policies.priced import PriceDial, PricedPoints
 from bmdp.policies.protocol import Policy
 from bmdp.policies.staged import StagedPolicy
@@ -41,7 +34,7 @@ PriceDials: TypeAlias = PriceDial | StagedPolicy
 @storable
 @dataclass(frozen=True, eq=False)
 class MultiplierPolicy(Policy):
-    """Chooses a price that spends the budget, and carries it, or chooses it anew at every step.
+    """Chooses a price that spends the budget, and carries it.
 
     Paper: Beutler and Ross (1985), of the Lagrangian appendix, with values of every state instead
     of a calibration at the start.
@@ -60,17 +53,15 @@ class MultiplierPolicy(Policy):
     dial: PriceDials  # prices, and what their policies do, cost and earn
     low: float = 0.0  # least budget
     high: float = 1.0  # largest budget
-    carries: Literal["price", "budget"] = "price"  # "budget": the price is chosen at every step
-    gamma: float = 1.0  # of costs, where the budget is carried
-    margin: float = 0.0  # reward that a price must earn above the chord to count, but for the ends
 
     why_no_one_step_form = "carries a price that it chose at the start"
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        _check(self.dial, self.low, self.high, self.gamma)
-        require_choice("carries", self.carries, ("price", "budget"))
-        require_from_0("margin", self.margin)
+        stages = self.dial.stages if isinstance(self.dial, StagedPolicy) else (self.dial,)
+        if not all(isinstance(stage, PriceDial) for stage in stages):
+            raise ConfigError("dial must be a PriceDial, or a StagedPolicy of them.")
+        require_rising("low and high", (self.low, self.high))
 
     @property
     def budget_range(self) -> tuple[float, float]:
@@ -83,69 +74,14 @@ class MultiplierPolicy(Policy):
 
     def mixtures_at(self, points: PricedPoints, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
         """Returns which prices are chosen for budgets `[N]`, given what prices do at `N` states."""
-        rewards = lowered(points.costs, points.rewards, self.margin)
-        return best_mixtures(points.costs, rewards, np.minimum(budgets, self.high))
+        return best_mixtures(points.costs, points.rewards, np.minimum(budgets, self.high))
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
         """Starts `N` episodes."""
         return MultiplierTracker(self, budgets, episode_streams(rng, states))
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class SwitchingPolicy(Policy):
-    """Takes the best action of those proposed that are thought to fit the budget that is left.
-
-    Where none fits, it takes the one thought to cost least, and says INFEASIBLE.
-
-    The idea is that of constraint-adaptive policy switching (Chemingui et al., 2025) for discrete
-    actions.
-
-    >>> from bmdp.exact.price_dial import price_dial
-    >>> from bmdp.exact.textbook import branches
-    >>> policy = SwitchingPolicy(price_dial(branches().model, prices=(np.inf, 0.0)))
-    >>> tracker = policy.start([1, 1], [0.5, 1.0], np.random.default_rng(0))
-    >>> tracker.decide([1, 1]).action.tolist()  # the risk costs 1
-    [0, 1]
-    """
-
-    dial: PriceDials  # prices, and what their policies do, cost and earn
-    low: float = 0.0  # least budget
-    high: float = 1.0  # largest budget
-    gamma: float = 1.0  # of costs
-
-    why_no_one_step_form = "takes what was paid off its budget"
-
-    def __post_init__(self) -> None:
-        """Checks the settings."""
-        _check(self.dial, self.low, self.high, self.gamma)
-
-    @property
-    def budget_range(self) -> tuple[float, float]:
-        """Lowest and highest budget."""
-        return self.low, self.high
-
-    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> SwitchingTracker:
-        """Starts `N` episodes."""
-        return SwitchingTracker(self, budgets, episode_streams(rng, states))
-
-
-PricedT = TypeVar("PricedT", MultiplierPolicy, SwitchingPolicy)
-
-
-class _PricedTracker(EpisodeTracker[PricedT]):
-    """Episodes that look at what prices do; budgets left are those held less what was paid."""
-
-    def _points(self, states: NDArray[Any]) -> PricedPoints:
-        return _at(self._policy.dial, self._step).points(states)
-
-    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        gamma = self._policy.gamma
-        left = (self._budgets - costs) / gamma if gamma > 0 else self._budgets
-        self._budgets = np.where(self._ended | ended, self._budgets, left).clip(self._policy.low)
-
-
-class MultiplierTracker(_PricedTracker[MultiplierPolicy]):
+class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
     """Episodes under a `MultiplierPolicy`; a price is chosen at the first decision after a move."""
 
     def set_budget(self, budgets: ArrayLike) -> None:
@@ -158,7 +94,7 @@ class MultiplierTracker(_PricedTracker[MultiplierPolicy]):
 
     @property
     def budgets(self) -> FloatArray:
-        """Budgets held now, `[N]`: where a price is carried, what it is thought to cost."""
+        """Budgets held now, `[N]`: what the price that is carried is thought to cost."""
         if self._seen is not None:
             (states, going), self._seen = self._seen, None
             if going.any():
@@ -173,12 +109,11 @@ class MultiplierTracker(_PricedTracker[MultiplierPolicy]):
         if len(going) == 0:
             return decision
         points = self._points(states[going])
-        if not self._is_chosen or self._policy.carries == "budget":
+        if not self._is_chosen:
             self._choose(points, going)
         rows = np.arange(len(going))
         decision.action[going] = points.actions[rows, self._numbers[going]]
-        if self._policy.carries == "price":
-            decision.next_budget[going] = points.costs[rows, self._numbers[going]]
+        decision.next_budget[going] = points.costs[rows, self._numbers[going]]
         decision.status[going] = self._status[going]
         return decision
 
@@ -192,30 +127,10 @@ class MultiplierTracker(_PricedTracker[MultiplierPolicy]):
         self._is_chosen = True
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        if self._policy.carries == "budget":
-            super()._observe(costs, next_states, ended)
-        else:
-            self._seen = next_states, ~(self._ended | ended)
+        self._seen = next_states, ~(self._ended | ended)
 
-
-class SwitchingTracker(_PricedTracker[SwitchingPolicy]):
-    """Episodes under a `SwitchingPolicy`."""
-
-    def _decide(self, states: NDArray[Any]) -> Decisions:
-        going = np.flatnonzero(~self._ended)
-        decision = idle_decisions(self._budgets)
-        if len(going) == 0:
-            return decision
-        actions, costs, rewards = self._points(states[going])
-        fits = costs <= self._budgets[going, None]
-        none, rows = ~fits.any(axis=1), np.arange(len(going))
-        best = np.where(fits, rewards, -np.inf).argmax(axis=1)
-        number = np.where(none, costs.argmin(axis=1), best)
-        is_top = fits.all(axis=1) | (rewards[rows, number] >= rewards.max(axis=1))
-        status = np.where(is_top, np.int8(BudgetStatus.SLACK), np.int8(BudgetStatus.TIGHT))
-        decision.action[going] = actions[rows, number]
-        decision.status[going] = np.where(none, np.int8(BudgetStatus.INFEASIBLE), status)
-        return decision
+    def _points(self, states: NDArray[Any]) -> PricedPoints:
+        return _at(self._policy.dial, self._step).points(states)
 
 
 def _at(dial: PriceDials, step: int) -> PriceDial:
@@ -223,11 +138,3 @@ def _at(dial: PriceDials, step: int) -> PriceDial:
     found = dial.at_step(step)
     assert isinstance(found, PriceDial)
     return found
-
-
-def _check(dial: PriceDials, low: float, high: float, gamma: float) -> None:
-    stages = dial.stages if isinstance(dial, StagedPolicy) else (dial,)
-    if not all(isinstance(stage, PriceDial) for stage in stages):
-        raise ConfigError("dial must be a PriceDial, or a StagedPolicy of them.")
-    require_rising("low and high", (low, high))
-    require_share("gamma", gamma)

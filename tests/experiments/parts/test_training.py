@@ -90,7 +90,7 @@ def test_a_fit_that_was_killed_goes_on(log, tmp_path, monkeypatch):
 
 
 def test_all_prices_at_once_are_those_of_the_lagrangian_learner(log, tmp_path):
-    learner = LagrangianConfig(gamma=1.0, model=KernelModel(10, (1.0,), (0.1,)), sharing="all")
+    learner = LagrangianConfig(gamma=1.0, model=KernelModel(10, (1.0,), (0.1,)))
     learner = replace(learner, stages="alike", valuation="self")
     found = fitted_prices(learner, PRICES, log, Work(tmp_path, 7, "cpu"), tmp_path / "p")
     config = replace(learner, prices=PRICES)
@@ -148,14 +148,13 @@ def test_models_that_are_told_a_budget_become_models_without_one():
     network = FrontierNet(spec.learner.model.hidden, "free")
     assert risk_neutral(spec).learner.model == network
     several = all_prices(spec.learner)
-    assert (several.model, several.sharing) == (network, "none")
+    assert several.model == network
     assert (several.iterations, several.regression) == (15, spec.learner.regression)
 
 
 def test_prices_share_the_settings_of_budgets():
     learner = BFTQConfig(gamma=0.5, model=KernelModel(7), folds=4, stages="shared", caution=0.2)
     found = all_prices(learner)
-    assert found.sharing == "all"
     for name in ("gamma", "model", "folds", "stages", "caution"):
         assert getattr(found, name) == getattr(learner, name)
 

@@ -15,8 +15,7 @@ gaps.json: `kind`, for each kind of model ("random", "deterministic") a list of 
 expansion.json: `rows`, each with `size` and the expansion of the pairs "steep" and "kinked";
     `rising`, each with `L`, its `bound` 1 + L, and the `largest` expansion seen; `gamma`.
 branches.json: `payoffs`, `budget`, `rewards` at that budget by way ("linear_program", "operator",
-    "allocation", "carried", "anew"), `frontiers` by way with `costs` and `rewards` ("anew", which
-    is played, also `budgets`, `reward_low`, `reward_high`: 95 %), and `n_episodes` of it.
+    "allocation", "carried"), and `frontiers` by way with `costs` and `rewards`.
 pairs.json: `gamma`, and `pairs`, each with `name` ("steep": Q_eps^1 and Q_eps^2 of the paper;
     "kinked": against Remark 2), `size`, `budget`, `distance`, `image_distance`, `expansion`, and
     `first` and `second`, each with `costs` and `rewards` of its actions, and `chosen`, the `cost`
@@ -48,14 +47,12 @@ class TheorySettings:
         models: random models of each kind, for each seed.
         budgets: of the grid of T; five times as many for deterministic models.
         rounds: of 400 random pairs of rising graphs, for each slope and size.
-        episodes: a budget for which the price chosen anew is played.
     """
 
     n_seeds: int
     models: int
     budgets: int
     rounds: int
-    episodes: int
 
 
 def random_models(settings: TheorySettings, work: Work) -> None:
@@ -73,7 +70,7 @@ def counter_examples(settings: TheorySettings, work: Work) -> None:
             "gamma": GAMMA,
         },
     )
-    work.piece("branches", lambda: branch_frontiers(settings.episodes))
+    work.piece("branches", branch_frontiers)
     work.piece("pairs", lambda: {"gamma": GAMMA, "pairs": drawn_pairs(_DRAWN_SIZE)})
 
 
@@ -96,10 +93,10 @@ EXPERIMENT = Experiment(
     ),
     parts={"": random_models},
     presets={
-        "smoke": TheorySettings(2, models=2, budgets=31, rounds=5, episodes=5_000),
-        "quick": TheorySettings(2, models=5, budgets=101, rounds=100, episodes=5_000),
-        "paper": TheorySettings(5, models=10, budgets=101, rounds=100, episodes=20_000),
-        "best": TheorySettings(5, models=10, budgets=401, rounds=400, episodes=100_000),
+        "smoke": TheorySettings(2, models=2, budgets=31, rounds=5),
+        "quick": TheorySettings(2, models=5, budgets=101, rounds=100),
+        "paper": TheorySettings(5, models=10, budgets=101, rounds=100),
+        "best": TheorySettings(5, models=10, budgets=401, rounds=400),
     },
     common={"counter-examples": counter_examples},
 )

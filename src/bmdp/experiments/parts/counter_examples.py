@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
-from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
-from bmdp.evaluate import evaluate
-from bmdp.exact import FiniteBMDP, allocate_budgets, budgeted_value_iteration, solve_cmdp
+from bmdp.exact import allocate_budgets, budgeted_value_iteration, solve_cmdp
 from bmdp.exact.operators import QTables, distance, optimality_operator
 from bmdp.exact.textbook import branches, forever, kinked_pair, steep_pair
 from bmdp.experiments.parts.random_models import GAMMA, carried_policy
@@ -144,16 +141,12 @@ def two_branches() -> dict[str, float]:
     }
 
 
-def branch_frontiers(n_episodes: int) -> dict[str, Any]:
+def branch_frontiers() -> dict[str, Any]:
     """Returns what every way to spend a budget earns on two branches, and its whole frontier.
-
-    Args:
-        n_episodes: a budget that the price chosen anew is played for: it has no value in closed
-            form. Its `reward_low` and `reward_high` are a 95 % interval.
 
     Returns:
         `payoffs`, `budget`, `rewards` of all ways at that budget, and `frontiers`: for each way
-        `costs` and `rewards`, and for the one that is played its `budgets` and intervals.
+        `costs` and `rewards`.
     """
     payoffs, budget = (10.0, 1.0), 0.5
     problem = branches(payoffs)
@@ -165,7 +158,6 @@ def branch_frontiers(n_episodes: int) -> dict[str, Any]:
         "allocation": allocate_budgets(model).frontier(0),
         "carried": carried_policy(model, optimum).frontier(0),
     }
-    played = _played_anew(model, optimum, budgets, n_episodes)
     drawn: dict[str, Any] = {
         "linear_program": {
             "costs": [program.cost for program in programs],
@@ -179,28 +171,9 @@ def branch_frontiers(n_episodes: int) -> dict[str, Any]:
     rewards = {name: float(f.reward_at(budget)) for name, f in frontiers.items()}
     middle = int(np.searchsorted(budgets, budget))
     rewards["linear_program"] = programs[middle].reward
-    rewards["anew"] = played["rewards"][middle]
     return {
         "payoffs": list(payoffs),
         "budget": budget,
         "rewards": rewards,
-        "frontiers": drawn | {"anew": played},
-        "n_episodes": n_episodes,
-    }
-
-
-def _played_anew(
-    model: FiniteBMDP, optimum: Frontier, budgets: FloatArray, n_episodes: int
-) -> dict[str, Any]:
-    """What a price that is chosen anew at every step earns and pays, by playing it."""
-    kinds: dict[str, Any] = {"entry_point": FiniteEnv, "vector_entry_point": FiniteVectorEnv}
-    spec = EnvSpec("Finite-v0", **kinds, kwargs={"model": model, "start": 0})
-    policy = carried_policy(model, optimum, carries_price=False)
-    found = evaluate(policy, spec, budgets=budgets, n_episodes=n_episodes, seed=0)
-    return {
-        "budgets": budgets.tolist(),
-        "costs": found.discounted_cost_mean.tolist(),
-        "rewards": found.discounted_reward_mean.tolist(),
-        "reward_low": found.discounted_reward_low.tolist(),
-        "reward_high": found.discounted_reward_high.tolist(),
+        "frontiers": drawn,
     }

@@ -121,24 +121,14 @@ def asked_budgets(optimum: Frontier) -> FloatArray:
     return np.asarray(low + np.array(SHARES) * (high - low))
 
 
-def carried_policy(
-    model: FiniteBMDP, optimum: Frontier, *, carries_price: bool = True
-) -> MultiplierPolicy:
-    """Returns the policy of a price for each vertex of the optimal frontier.
-
-    Args:
-        model: the model.
-        optimum: its frontier.
-        carries_price: whether the price is kept, or else chosen anew at every step.
-    """
+def carried_policy(model: FiniteBMDP, optimum: Frontier) -> MultiplierPolicy:
+    """Returns the policy of a price for each vertex of the optimal frontier."""
     slopes = np.diff(optimum.rewards) / np.diff(optimum.costs)
     prices = (np.inf, *((slopes[1:] + slopes[:-1]) / 2), 0.0)
     return MultiplierPolicy(
         price_dial(model, prices),
         min(0.0, float(optimum.costs[0])),
         max(1.0, cost_range(model)[1]),
-        carries="price" if carries_price else "budget",
-        gamma=float(model.cost_gamma),
     )
 
 

@@ -6,11 +6,12 @@ what each of them is, and cannot do.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from bmdp.data import TransitionBatch
 from bmdp.envs import ScriptedPolicy
@@ -18,11 +19,11 @@ from bmdp.evaluate import measure_portfolio
 from bmdp.experiments.parts.training import all_prices, playable
 from bmdp.learn.bftq import BFTQ
 from bmdp.learn.config import EnvConfig, TrainingSpec
-from bmdp.learn.fit import TrainedPolicy
+from bmdp.learn.fit import TrainedPolicy, reward_scale
 from bmdp.learn.fit_config import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.ftq import FTQ
 from bmdp.learn.lagrangian import PricedDial, fit_prices
 from bmdp.learn.presets import preset
-from bmdp.models import LinearModel
 from bmdp.policies import Portfolio
 from bmdp.policies.protocol import Policy
 
@@ -36,6 +37,7 @@ SCRIPTS = {
 """By task, a rule that is safe and one that is not."""
 
 _CORRIDORS_SCALE = 5.0  # of prices there, as rewards are larger
+_PRICES = 10 ** (np.arange(8, -9, -1) / 4)  # of a unit of cost, in reward scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +127,13 @@ def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
 
     def learn(lesson: Lesson) -> Learned:
         assert isinstance(lesson.spec.learner, BFTQConfig)
-        settings: dict[str, Any] = {"refinements": 2} | changes
-        config = replace(all_prices(lesson.spec.learner), **settings)
+        config = all_prices(lesson.spec.learner)
+        scale = reward_scale(config, lesson.batch.reward)
+        settings: dict[str, Any] = {"prices": (np.inf, *(scale * _PRICES), 0.0)} | changes
+        config = replace(config, **settings)
         dial, seconds = _prices(lesson, config)
         n_models = _n_models(config, lesson)
-        n_models *= len(dial.prices) if config.sharing == "none" else 1
+        n_models *= 1 if config.model.covers_grid else len(dial.prices)
         return Learned(dial.policy(config), n_models, seconds)
 
     return learn
@@ -140,25 +144,19 @@ def _networks(lesson: Lesson) -> Learned:
     ftq = preset(f"paper-{lesson.spec.env.id}-ftq").learner
     assert isinstance(ftq, FTQConfig)
     scale = 1.0 if lesson.spec.env.id == "slot-filling" else _CORRIDORS_SCALE
-    config = LagrangianConfig(
-        gamma=ftq.gamma,
-        prices=tuple(scale * price for price in PAPER_PRICES),
-        model=ftq.model,
-        regression=replace(ftq.regression, stop_loss=None),
-        iterations=ftq.iterations,
-        valuation="self",
+    ftq = replace(ftq, regression=replace(ftq.regression, stop_loss=None), stop_delta=0.0)
+    begin = time.perf_counter()
+    networks = tuple(
+        FTQ(replace(ftq, price=scale * price)).fit(
+            lesson.batch, seed=lesson.seed, device=lesson.device
+        )
+        for price in reversed(PAPER_PRICES)
     )
-    dial, seconds = _prices(lesson, config)
-    policy = playable(dial.policy(config), lesson.device)
-    learned = Learned(policy, len(config.prices), seconds)
+    seconds = time.perf_counter() - begin
+    members, nothing = np.arange(len(networks)), np.zeros(len(networks))
+    policy = playable(Portfolio(networks, members, nothing, nothing, nothing), lesson.device)
+    learned = Learned(policy, len(networks), seconds)
     return _measured(learned, policy, lesson, lesson.spec.env)
-
-
-def _ridge(lesson: Lesson) -> Learned:
-    """Ridge regression on the numbers of the state, step by step."""
-    return _lagrangian(
-        model=LinearModel(), stages="own", valuation="self", acting="average", sharing="none"
-    )(lesson)
 
 
 def _scripted(lesson: Lesson) -> Learned:
@@ -174,10 +172,8 @@ METHODS: dict[str, Method] = {
     "bftq-paper": Method("BFTQ, paper's network", _paper_bftq),
     "ftq-paper": Method("FTQ(lambda), paper's networks", _networks),
     "ftq-mixture": Method("FTQ(lambda), mixture", _lagrangian()),
-    "coin": Method("coin", _lagrangian(prices=(math.inf, 0.0), refinements=0)),
+    "coin": Method("coin", _lagrangian(prices=(np.inf, 0.0))),
     "multiplier": Method("carried price", _lagrangian(plays="carried")),
-    "switching": Method("switching", _lagrangian(plays="switching", refinements=0)),
-    "ridge": Method("ridge regression by stages", _ridge),
     "scripted": Method("scripted", _scripted, tuple(SCRIPTS)),
 }
 """All methods, by the name of their piece."""

@@ -140,9 +140,7 @@ def fitted_prices(
 def carried_price(learned: Portfolio, learner: LagrangianConfig) -> MultiplierPolicy:
     """Returns the policy that carries a price, of prices that were learned at once."""
     (dial,) = learned.policies
-    return MultiplierPolicy(
-        cast(PriceDials, dial), *learner.budget_range, gamma=learner.discount_of_costs
-    )
+    return MultiplierPolicy(cast(PriceDials, dial), *learner.budget_range)
 
 
 def playable(policy: AnyPolicy, device: str) -> AnyPolicy:
@@ -172,7 +170,7 @@ def all_prices(learner: BFTQConfig) -> LagrangianConfig:
     """Returns settings for all prices at once, with those of budgets that they share."""
     shared = {field.name: getattr(learner, field.name) for field in fields(FitConfig)}
     shared["model"] = _of_one(learner.model)
-    return LagrangianConfig(**shared, sharing="all" if learner.model.covers_grid else "none")
+    return LagrangianConfig(**shared)
 
 
 def _of_one(model: Model) -> Model:

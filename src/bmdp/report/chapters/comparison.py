@@ -67,7 +67,7 @@ def comparison_chapter(results: Results, prefix: str) -> Chapter:
 
 def _methods(results: Results, task: str) -> Methods:
     """Pieces of each method, a piece for each seed."""
-    found = {name: list(results.found(dict, f"method-{name}", task).values()) for name in METHODS}
+    found = {name: list(results.found(dict, f"method-{name}", task).values()) for name in _STYLES}
     return {name: pieces for name, pieces in found.items() if pieces}
 
 
