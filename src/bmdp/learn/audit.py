@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
-from bmdp.frontier import best_mixtures
+from bmdp.frontier import mixtures_at
 from bmdp.learn.fit import LearnedPolicy
 from bmdp.learn.fitted import StageKind, evaluated
 from bmdp.learn.policy_fit import Terms
@@ -37,9 +37,5 @@ def expected_at(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean rewards and costs `[M]` that a policy is said to have from first states at budgets."""
     costs, rewards = policy.worth(states, 0)
-    means = []
-    for budget in np.minimum(budgets, policy.budget_range[1]):
-        mixtures = best_mixtures(costs, rewards, np.full(len(states), budget))
-        means.append((mixtures.reward.mean(), mixtures.cost.mean()))
-    reward, cost = np.array(means).T
-    return reward, cost
+    found = mixtures_at(costs, rewards, np.minimum(budgets, policy.budget_range[1]))
+    return found.reward.mean(axis=0), found.cost.mean(axis=0)

@@ -30,8 +30,8 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ConfigError
 from bmdp.exact import FiniteBMDP, optimal_frontier
 from bmdp.exact.operators import QTables, backup, checked_grid
-from bmdp.frontier import Frontier, frontier_vertices
-from bmdp.policies.greedy import GreedyRule, at, crossed_share
+from bmdp.frontier import Frontier, crossed_share, mixtures_at
+from bmdp.policies.greedy import GreedyRule, at
 from bmdp.randomness import named_generator
 
 _COSTS_FROM_0 = GreedyRule(cost_floor=0.0)
@@ -208,17 +208,12 @@ def mixtures(choosing: QTables, sharing: QTables, rule: NoiseRule, grid: FloatAr
     Paper: Algorithm 3, for `sharing` the same as `choosing`.
     """
     costs, rewards = tolerated(*rule.greedy.points(*choosing), rule.tolerance)
-    points, n_vertices = frontier_vertices(costs, rewards)
-    vertex_costs, last = at(costs, points), n_vertices[:, None] - 1
-    n_affordable = (vertex_costs[:, :, None] <= grid).sum(axis=1)  # [S, B]
-    lower = np.minimum((n_affordable - 1).clip(0), last)
-    upper = np.minimum(lower + 1, last)
+    found = mixtures_at(costs, rewards, grid)
+    low, high = found.lower, found.upper
     # As `CrossedPolicy`: below the cheapest vertex and above the last one, that one alone; at a
     # vertex whatever the costs of `sharing` say, which is that one alone if they are its own.
-    is_mixed = (n_affordable > 0) & (upper > lower)
-    low, high = at(points, lower), at(points, upper)
     paid = sharing.q_c.reshape(len(costs), -1).clip(rule.greedy.cost_floor)
-    return Mixes(low, high, crossed_share(at(paid, low), at(paid, high), grid) * is_mixed)
+    return Mixes(low, high, crossed_share(at(paid, low), at(paid, high), grid) * (low != high))
 
 
 def mixed(q: QTables, mixes: Mixes, floor: float = -np.inf) -> tuple[FloatArray, FloatArray]:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import FloatArray
 from bmdp.errors import ConfigError
-from bmdp.frontier import Frontier, best_mixtures, upper_frontier
+from bmdp.frontier import Frontier, Mixtures, crossed_share, mixtures_at, upper_frontier
 from bmdp.policies.decisions import Decision, Decisions, Options
-from bmdp.policies.greedy import PLAIN, GreedyRule, at, crossed_share
-from bmdp.policies.hull import HullPolicy, QFunction, augmented_actions, mixtures_at
+from bmdp.policies.greedy import PLAIN, GreedyRule, at
+from bmdp.policies.hull import HullPolicy, QFunction, augmented_actions
 from bmdp.policies.protocol import OneStepPolicy
 from bmdp.policies.stored import storable
 
@@ -110,33 +110,25 @@ class CrossedPolicy(OneStepPolicy):
         """Tosses the coin, and draws from the mixture."""
         first, second = self.first(states), self.second(states)
         heads = uniforms[:, 0] < 0.5
-        points, shares, status = self._mixture(
-            _where(heads, first, second), _where(heads, second, first), budgets
+        found = self._mixtures(
+            _where(heads, first, second), _where(heads, second, first), budgets[:, None]
         )
-        point = np.where(uniforms[:, 1] < shares, points[:, 1], points[:, 0])
+        lower, upper, shares, *_, status = (column[:, 0] for column in found)
+        point = np.where(uniforms[:, 1] < shares, upper, lower)
         return Decision(*augmented_actions(point, self.beta_grid), status)
 
     def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the two augmented actions of each way round, and their probabilities."""
-        first, second = self.first(states), self.second(states)
-        points, shares, _ = self._mixture(first, second, budgets)
-        others, other_shares, _ = self._mixture(second, first, budgets)
-        every = np.concatenate((points, others), axis=1)
-        chances = np.stack((1 - shares, shares, 1 - other_shares, other_shares), axis=1) / 2
-        return Options(*augmented_actions(every, self.beta_grid), chances)
+        action, next_budget, probability = self.options_at(states, budgets[:, None])
+        return Options(action[:, 0], next_budget[:, 0], probability[:, 0])
 
     def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
-        """Returns the same for all budgets `[L]`, from one frontier of each function."""
+        """Returns the same for all budgets `[L]` or `[N, L]`, from one frontier of each."""
         first, second = self.first(states), self.second(states)
-        points, chances = (
-            np.concatenate(of_both, axis=-1)
-            for of_both in zip(
-                self._mixtures_at(first, second, budgets),
-                self._mixtures_at(second, first, budgets),
-                strict=True,
-            )
-        )
-        return Options(*augmented_actions(points, self.beta_grid), chances / 2)
+        one, other = (self._mixtures(*pair, budgets) for pair in ((first, second), (second, first)))
+        points = np.stack((one.lower, one.upper, other.lower, other.upper), axis=-1)
+        shares = (1 - one.p_upper, one.p_upper, 1 - other.p_upper, other.p_upper)
+        return Options(*augmented_actions(points, self.beta_grid), np.stack(shares, axis=-1) / 2)
 
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns the frontier of the mean of both; `index` is a * B + b of a vertex."""
@@ -144,33 +136,17 @@ class CrossedPolicy(OneStepPolicy):
         costs, rewards = self.rule.points(q_r, q_c)
         return upper_frontier(costs[0], rewards[0])
 
-    def _mixture(
+    def _mixtures(
         self,
         choosing: tuple[FloatArray, FloatArray],
         valuing: tuple[FloatArray, FloatArray],
         budgets: FloatArray,
-    ) -> tuple[Any, Any, Any]:
-        """Two points of each state `[N, 2]`, the probability of the second, and the status."""
-        found = best_mixtures(*self.rule.points(*choosing), budgets)
-        points = np.stack((found.lower, found.upper), axis=1)
-        costs = valuing[1].reshape(len(budgets), -1).clip(self.rule.cost_floor)
-        cost = at(costs, points)
-        shares = crossed_share(cost[:, 0], cost[:, 1], budgets)
-        return points, np.where(found.lower == found.upper, 0.0, shares), found.status
-
-    def _mixtures_at(
-        self,
-        choosing: tuple[FloatArray, FloatArray],
-        valuing: tuple[FloatArray, FloatArray],
-        budgets: FloatArray,
-    ) -> tuple[IntArray, FloatArray]:
-        """Two points of each state and budget, and their probabilities, `[N, L, 2]` each."""
-        points, _ = mixtures_at(*self.rule.points(*choosing), budgets)
-        costs = valuing[1].reshape(len(points), -1).clip(self.rule.cost_floor)
-        lower, upper = points[..., 0], points[..., 1]
-        shares = crossed_share(at(costs, lower), at(costs, upper), budgets)
-        shares = np.where(lower == upper, 0.0, shares)
-        return points, np.stack((1 - shares, shares), axis=-1)
+    ) -> Mixtures[NDArray[Any]]:
+        """Mixtures `[N, L]` of what one function chooses, with probabilities by another's costs."""
+        found = mixtures_at(*self.rule.points(*choosing), budgets)
+        costs = valuing[1].reshape(len(found.lower), -1).clip(self.rule.cost_floor)
+        shares = crossed_share(at(costs, found.lower), at(costs, found.upper), budgets)
+        return found._replace(p_upper=np.where(found.lower == found.upper, 0.0, shares))
 
 
 def _where(
