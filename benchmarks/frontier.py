@@ -10,7 +10,8 @@ Python we know (sort by cost, build the upper part only). All run in this proces
 on one thread for the ratios, and on two to see what a second buys.
 
 Inputs: `cloud` (uniform in a square), `arc` (all points on the frontier), `geometric` (all on the
-frontier, costs halving from one to the next: the bridge search then takes the most rounds).
+frontier, costs halving from one to the next). The library sorts the points that may be vertices:
+few of a cloud, all of the other two.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from bmdp import BudgetError, DataError, Frontier, hull_mixture, upper_frontier
-from bmdp.frontier import best_mixtures, frontier_values
+from bmdp.frontier import best_mixtures, crossed_values, frontier_values, mixtures_at
 
 BOTH = pytest.mark.parametrize("as_given", [np.asarray, torch.tensor], ids=["numpy", "torch"])
-FUNCTIONS = pytest.mark.parametrize("function", [best_mixtures, frontier_values])
+FUNCTIONS = pytest.mark.parametrize("function", [best_mixtures, mixtures_at, frontier_values])
+
+GOOD = np.zeros((3, 4))
 
 
 def cloud(as_given, **changed):
@@ -69,7 +71,7 @@ def test_the_number_of_bad_values_is_told():
     [
         ("costs", (4,), "costs must have shape [N, K]; got [4]."),
         ("rewards", (3, 5), "rewards must have shape [N, K] = [3, 4]; got [3, 5]."),
-        ("betas", (3, 1), "betas must have shape ["),
+        ("betas", (2, 1, 1), "betas must have shape ["),
     ],
 )
 def test_shapes_must_fit(as_given, function, name, shape, message):
@@ -116,6 +118,38 @@ def test_tensors_must_be_on_one_device():
     here = torch.zeros(1, 1)
     with pytest.raises(DataError, match="rewards must be on the device of costs, cpu; got meta"):
         best_mixtures(here, here.to("meta"), torch.zeros(1))
+
+
+@BOTH
+@pytest.mark.parametrize("place", range(4))
+def test_bad_values_are_named_by_who_chooses_or_values_them(as_given, place):
+    columns = [as_given(with_value(np.nan, (1, 2)) if i == place else GOOD) for i in range(4)]
+    name = ("chosen_by costs", "chosen_by rewards", "valued_by costs", "valued_by rewards")[place]
+    with pytest.raises(DataError, match=re.escape(f"{name} must be finite; got nan at [1, 2].")):
+        crossed_values(columns[:2], columns[2:], as_given(np.zeros((3, 1))))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("cheapest", "message"),
+    [
+        ([0, 1], "cheapest must have shape [N] = [3]; got [2]."),
+        ([0, 1, 4], "cheapest must be positions from 0 to 3; got 4 at [2]."),
+        ([0, -1, 0], "cheapest must be positions from 0 to 3; got -1 at [1]."),
+        ([0.0, 1.0, 2.0], "cheapest must be whole numbers; got type "),
+    ],
+)
+def test_what_is_played_for_want_of_budget_is_a_point(as_given, cheapest, message):
+    points = as_given(GOOD), as_given(GOOD)
+    with pytest.raises(DataError, match=re.escape(message)):
+        crossed_values(points, points, as_given(np.zeros(2)), cheapest=as_given(cheapest))
+
+
+@BOTH
+def test_budgets_have_a_row_for_each_state(as_given):
+    points = as_given(GOOD), as_given(GOOD)
+    with pytest.raises(DataError, match=re.escape("betas must have shape [N, L] or [L]")):
+        crossed_values(points, points, as_given(np.zeros((2, 2))))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmdp import DataError, hull_mixture, upper_frontier
+from bmdp import hull_mixture, upper_frontier
 from bmdp.frontier import (
     Mixtures,
     best_mixtures,
     crossed_values,
     frontier_values,
-    frontier_vertices,
+    mixtures_at,
 )
 from clouds import arcs, clouds, extreme, few_values, geometric, points, scaled
 from devices import each_device
@@ -242,55 +242,91 @@ def test_a_gpu_gives_the_same_mixtures_and_values(dtype):
     assert (v_c.cpu().numpy() == e_c).all()
 
 
+def single_mixtures(costs, rewards, betas):
+    """Mixtures of one state at budgets by the exact form, with positions among its points."""
+    frontier = upper_frontier(costs, rewards)
+    found = [hull_mixture(frontier, beta) for beta in betas]
+    ends = frontier.index[[[m.lower, m.upper] for m in found]]
+    values = np.array([[m.p_upper, m.cost, m.reward] for m in found])
+    return Mixtures(*ends.T, *values.T, np.array([m.status for m in found]))
+
+
+def assert_equal_mixtures(found, expected, dtype):
+    """Equal in everything, up to rounding in probability and reward."""
+    for name in ("lower", "upper", "status"):
+        assert (getattr(found, name) == getattr(expected, name)).all()
+    assert (found.cost == expected.cost.astype(dtype)).all()
+    for name in ("p_upper", "reward"):
+        error = getattr(found, name) - getattr(expected, name)
+        assert abs(error).max() <= 8 * TOLERANCE[dtype]
+
+
 @DTYPES
 @pytest.mark.parametrize("n_points", [1, 2, 10, 60])
-def test_vertices_are_those_of_each_state(dtype, n_points):
-    costs, rewards, _ = clouds(scaled(3000), n_points, seed=n_points, dtype=dtype)
-    found = frontier_vertices(costs, rewards)
-    tensor = frontier_vertices(*as_tensors(costs, rewards))
-    assert (tensor.points.numpy() == found.points).all()
-    assert (tensor.n_vertices.numpy() == found.n_vertices).all()
+def test_mixtures_at_many_budgets_are_those_of_each_state(dtype, n_points):
+    costs, rewards, betas = clouds(scaled(2000), n_points, seed=n_points, dtype=dtype, ties=0.5)
+    costs[1::2], rewards[1::2] = costs[::2], rewards[::2]  # states that are equal
+    costs, rewards = (np.concatenate((a, a[:, ::-1]), axis=1) for a in (costs, rewards))
+    asked = np.array([3.0, -3.0, 0.0, 0.5, -0.25, *betas[:4]], dtype)
+    found = mixtures_at(costs, rewards, asked)
+    tensor = as_arrays(mixtures_at(*as_tensors(costs, rewards, asked)))
     for n, (c, r) in enumerate(zip(costs, rewards, strict=True)):
-        expected = upper_frontier(c, r).index.tolist()
-        assert found.points[n, : found.n_vertices[n]].tolist() == expected
-        assert (found.points[n, found.n_vertices[n] :] == expected[-1]).all()
+        expected = single_mixtures(c, r, asked)
+        for each in (found, tensor):
+            assert_equal_mixtures(Mixtures(*(column[n] for column in each)), expected, dtype)
 
 
-def test_no_states_have_no_vertices():
-    for empty in (np.empty((0, 3)), torch.empty((0, 3))):
-        found = frontier_vertices(empty, empty)
-        assert tuple(found.points.shape) == (0, 1)
-        assert tuple(found.n_vertices.shape) == (0,)
+@pytest.mark.parametrize("as_given", [lambda *a: a, as_tensors])
+def test_each_state_may_have_budgets_of_its_own(as_given):
+    costs, rewards, betas = clouds(scaled(500), 10, seed=3)
+    asked = betas[:, None] + np.array([-1.0, 0.0, 1.0])
+    found = as_arrays(mixtures_at(*as_given(costs, rewards, asked)))
+    for m in range(3):
+        one = as_arrays(best_mixtures(*as_given(costs, rewards, asked[:, m])))
+        for column, expected in zip(found, one, strict=True):
+            assert (column[:, m] == expected).all()
 
 
-def crossed_share(mixture, beta, low_cost, high_cost):
-    """Probability of the upper vertex by costs that another one expects."""
-    run = high_cost - low_cost
-    if mixture.lower == mixture.upper:
-        return 0.0
-    share = 1.0 if run <= 0 else (beta - low_cost) / run
-    return min(max(share, 0.0), 1.0)
+@pytest.mark.parametrize("as_given", [np.asarray, torch.tensor])
+def test_no_states_or_no_budgets_have_no_mixtures(as_given):
+    none, some = as_given(np.empty((0, 3))), as_given(np.ones((2, 3)))
+    for column in mixtures_at(none, none, as_given(np.zeros(4))):
+        assert tuple(column.shape) == (0, 4)
+    for column in mixtures_at(some, some, as_given(np.empty(0))):
+        assert tuple(column.shape) == (2, 0)
+
+
+def crossed_value(frontier, beta, others, cheapest):
+    """Reward and cost at one budget by the exact form, and whether it is infeasible."""
+    mixture = hull_mixture(frontier, beta)
+    ends = frontier.index[[mixture.lower, mixture.upper]]
+    if mixture.status == 0 and cheapest is not None:
+        ends[:] = cheapest
+    (low, high), rewards = (column[ends].astype(float) for column in others)
+    p = 1.0 if high <= low else np.clip((beta - low) / (high - low), 0, 1)
+    return [(1 - p) * a + p * b for a, b in (rewards, (low, high))], mixture.status == 0
 
 
 @DTYPES
 @pytest.mark.parametrize("n_budgets", [1, 4])
-def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets):
+@pytest.mark.parametrize("has_cheapest", [False, True])
+def test_another_function_values_the_vertices_that_one_chooses(dtype, n_budgets, has_cheapest):
     n = scaled(2000)
     costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
     others = clouds(n, 12, seed=1, dtype=dtype)[:2]
+    cheapest = np.random.default_rng(2).integers(12, size=n)
     asked = (betas[:, None] + np.linspace(-0.5, 0.5, n_budgets)).astype(dtype)
-    values, n_infeasible = crossed_values((costs, rewards), others, asked)
+    values, n_infeasible = crossed_values(
+        (costs, rewards), others, asked, cheapest=cheapest if has_cheapest else None
+    )
     n_below = 0
     for i in range(n):
         frontier = upper_frontier(costs[i], rewards[i])
+        of_row, instead = [c[i] for c in others], cheapest[i] if has_cheapest else None
         for k, beta in enumerate(asked[i].tolist()):
-            mixture = hull_mixture(frontier, beta)
-            ends = frontier.index[[mixture.lower, mixture.upper]]
-            other_costs, other_rewards = (column[i, ends].astype(float) for column in others)
-            p = crossed_share(mixture, beta, *other_costs)
-            expected = [(1 - p) * low + p * high for low, high in (other_rewards, other_costs)]
+            expected, is_below = crossed_value(frontier, beta, of_row, instead)
             assert values[i, k].tolist() == pytest.approx(expected, abs=1e-5)
-            n_below += mixture.status == 0
+            n_below += is_below
     assert n_infeasible == n_below > 0
 
 
@@ -300,49 +336,52 @@ def test_the_two_functions_may_be_of_different_precision():
     exact = [column.astype(np.float64) for column in others]
     found, _ = crossed_values((costs, rewards), others, betas[:, None])
     same, _ = crossed_values((costs, rewards), exact, betas[:, None])
-    assert found == pytest.approx(same, abs=1e-5)
+    assert (found == same).all()
 
 
 def test_one_function_that_does_both_gives_its_own_frontier():
     costs, rewards, _ = clouds(scaled(500), 12, seed=2)
     betas = np.linspace(-2, 2, 9)
     v_r, v_c = frontier_values(costs, rewards, betas)
-    asked = np.broadcast_to(betas, (len(costs), 9))
-    points = (costs, rewards)
-    values, _ = crossed_values(points, points, asked)
-    assert values[..., 0] == pytest.approx(v_r, abs=1e-12)
-    assert values[..., 1] == pytest.approx(v_c, abs=1e-12)
+    values, _ = crossed_values((costs, rewards), (costs, rewards), betas)
+    assert (values[..., 0] == v_r).all()
+    assert (values[..., 1] == v_c).all()
+
+
+@pytest.mark.parametrize("as_given", [lambda *a: a, as_tensors])
+def test_budgets_of_all_states_are_those_of_each(as_given):
+    costs, rewards, _ = clouds(scaled(500), 12, seed=2)
+    others, betas = clouds(scaled(500), 12, seed=3)[:2], np.linspace(-2, 2, 9)
+    points = as_given(costs, rewards), as_given(*others)
+    shared, n_shared = crossed_values(*points, *as_given(betas))
+    repeated, n_repeated = crossed_values(*points, *as_given(np.tile(betas, (len(costs), 1))))
+    assert (np.asarray(shared) == np.asarray(repeated)).all()
+    assert n_shared == n_repeated
 
 
 @DTYPES
+@pytest.mark.parametrize("has_cheapest", [False, True])
 @each_device
-def test_crossed_values_of_tensors_are_those_of_arrays(dtype, device):
-    costs, rewards, betas = clouds(scaled(3000), 12, seed=0, dtype=dtype)
-    other_costs, other_rewards, _ = clouds(scaled(3000), 12, seed=1, dtype=dtype)
+def test_crossed_values_of_tensors_are_those_of_arrays(dtype, has_cheapest, device):
+    n = scaled(3000)
+    costs, rewards, betas = clouds(n, 12, seed=0, dtype=dtype)
+    other_costs, other_rewards, _ = clouds(n, 12, seed=1, dtype=dtype)
     asked = (betas[:, None] + np.linspace(-0.5, 0.5, 5)).astype(dtype)
-    every = (costs, rewards), (other_costs, other_rewards), asked
-    one, other, at = every
-    expected, n_expected = crossed_values(*every)
+    cheapest = np.random.default_rng(2).integers(12, size=n) if has_cheapest else None
+    one, other = (costs, rewards), (other_costs, other_rewards)
+    expected, n_expected = crossed_values(one, other, asked, cheapest=cheapest)
     found, n_infeasible = crossed_values(
         tuple(torch.tensor(c, device=device) for c in one),
         tuple(torch.tensor(c, device=device) for c in other),
-        torch.tensor(at, device=device),
+        torch.tensor(asked, device=device),
+        cheapest=None if cheapest is None else torch.tensor(cheapest, device=device),
     )
     np.testing.assert_allclose(found.cpu().numpy(), expected, atol=1e-4)
     assert n_infeasible == n_expected > 0
 
 
-def test_no_states_have_no_crossed_values():
-    none = torch.empty((0, 3))
-    values, n_infeasible = crossed_values((none, none), (none, none), torch.empty((0, 2)))
+@pytest.mark.parametrize("as_given", [np.asarray, torch.tensor])
+def test_no_states_have_no_crossed_values(as_given):
+    none = as_given(np.empty((0, 3)))
+    values, n_infeasible = crossed_values((none, none), (none, none), as_given(np.empty((0, 2))))
     assert (tuple(values.shape), n_infeasible) == ((0, 2, 2), 0)
-
-
-def test_values_that_are_not_finite_are_refused_wherever_they_are():
-    good = np.ones((3, 4))
-    bad = good.copy()
-    bad[1, 2] = np.nan
-    with pytest.raises(DataError, match=r"costs must be finite; got nan at \[1, 2\]"):
-        crossed_values((bad, good), (good, good), np.zeros((3, 1)))
-    with pytest.raises(DataError, match="other_rewards must be finite"):
-        crossed_values((good, good), (good, bad), np.zeros((3, 1)))

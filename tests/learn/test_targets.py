@@ -6,10 +6,11 @@ import torch
 
 from batches import bandit
 from bmdp import BFTQConfig, hull_mixture, upper_frontier
+from bmdp.frontier import crossed_share
 from bmdp.learn.bftq import BudgetedFit
 from bmdp.learn.targets import cautious, mixture_values
 from bmdp.models import LinearModel
-from bmdp.policies.greedy import GreedyRule, capped, crossed_share
+from bmdp.policies.greedy import GreedyRule, capped
 
 
 def grids(n=40, n_actions=3, n_budgets=7, seed=0):

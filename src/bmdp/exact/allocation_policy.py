@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
-from bmdp.frontier import BudgetStatus, Frontier, best_mixtures, upper_frontier
+from bmdp.frontier import BudgetStatus, Frontier, Mixtures, mixtures_at, upper_frontier
 from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
 from bmdp.policies.protocol import Policy
 from bmdp.policies.stored import storable
@@ -162,11 +162,9 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
         for state in np.unique(states[going]):
             rows = np.flatnonzero(going & (states == state))
             plan = self._plan(int(state))
-            shape = (len(rows), len(plan.frontier))
-            costs = np.broadcast_to(plan.frontier.costs, shape)
-            rewards = np.broadcast_to(plan.frontier.rewards, shape)
             held = np.minimum(self._budgets[rows], self._budget_range[1])
-            mixtures = best_mixtures(costs, rewards, held)
+            found = mixtures_at(plan.frontier.costs[None], plan.frontier.rewards[None], held)
+            mixtures = Mixtures(*(column[0] for column in found))
             vertex = np.where(uniforms[rows] < mixtures.p_upper, mixtures.upper, mixtures.lower)
             above = self._budgets[rows] > self._budget_range[1]
             decision.action[rows] = plan.action[vertex]

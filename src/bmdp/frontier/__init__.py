@@ -1,12 +1,13 @@
-"""Geometry in the (cost, reward) plane: one state readably, many states fast."""
+"""Geometry in the (cost, reward) plane: one state exactly, many states fast."""
 
-from bmdp.frontier.dispatch import (
+from bmdp.frontier.batched import (
+    Mixtures,
     best_mixtures,
     crossed_values,
     frontier_values,
-    frontier_vertices,
+    mixtures_at,
 )
-from bmdp.frontier.mixtures import Mixtures, Vertices
+from bmdp.frontier.kernels import crossed_share
 from bmdp.frontier.single import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 
 __all__ = [
@@ -14,11 +15,11 @@ __all__ = [
     "Frontier",
     "Mixture",
     "Mixtures",
-    "Vertices",
     "best_mixtures",
+    "crossed_share",
     "crossed_values",
     "frontier_values",
-    "frontier_vertices",
     "hull_mixture",
+    "mixtures_at",
     "upper_frontier",
 ]

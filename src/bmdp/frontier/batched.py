@@ -1,128 +1,254 @@
-"""The geometry of `N` states at once, on numpy arrays."""
+"""The geometry of `N` states at once: numpy arrays by numba, torch tensors on their device.
+
+A function takes arrays only, or tensors only, and returns the same kind. The modules
+`bmdp.frontier.kernels` and `bmdp.frontier.tensor` have the same three functions: `checked`,
+`mixtures` and `values`. The first module computes on arrays, the second one on tensors.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
-import numba
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite, require_shape
-from bmdp.errors import BudgetError, DataError
+from bmdp.arrays import FloatArray, require_shape
+from bmdp.errors import DataError
 from bmdp.frontier import kernels
-from bmdp.frontier.mixtures import Mixtures, Vertices
 
-LIMITS = {"float32": 1e18, "float64": 1e150}
-"""Largest magnitude of a cost or reward: the product of two differences must stay finite."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
-_CHUNKS_PER_THREAD = 8  # more than one, to even out states that take longer
+ArrayT = TypeVar("ArrayT")
 
 
+class Mixtures(NamedTuple, Generic[ArrayT]):
+    """Best mixtures: point `upper` with probability `p_upper`, else point `lower`.
+
+    All arrays have the same shape: `[N]`, or `[N, M]` where a state has several budgets.
+
+    Paper: (a1, a2, p) of Algorithm 3, for many states.
+
+    >>> found = best_mixtures([[0.0, 1.0], [0.0, 1.0]], [[0.0, 10.0], [3.0, 4.0]], [0.5, 2.0])
+    >>> found.p_upper.tolist(), found.reward.tolist(), found.status.tolist()
+    ([0.5, 0.0], [5.0, 4.0], [1, 2])
+    """
+
+    lower: ArrayT  # positions among the K points of the state; of equal points the lowest
+    upper: ArrayT  # positions among them
+    p_upper: ArrayT  # from 0 to 1
+    cost: ArrayT  # expected
+    reward: ArrayT  # expected
+    status: ArrayT  # BudgetStatus
+
+
+@overload
+def best_mixtures(costs: Tensor, rewards: Tensor, betas: Tensor) -> Mixtures[Tensor]: ...
+@overload
 def best_mixtures(
     costs: ArrayLike, rewards: ArrayLike, betas: ArrayLike
-) -> Mixtures[np.ndarray[Any, Any]]:
-    """Numpy side of `bmdp.frontier.best_mixtures`."""
-    x, y = _clouds(costs, rewards)
-    held = _budgets(betas, x.dtype)
-    require_shape("betas", held, x.shape[:1], "[N]")
-    n_states = len(x)
-    lower, upper = np.empty((2, n_states), np.int64)
-    p_upper, cost, reward = np.empty((3, n_states), x.dtype)
-    out = Mixtures(lower, upper, p_upper, cost, reward, np.empty(n_states, np.int8))
-    if n_states:
-        _require_usable(kernels.best_mixtures(x, y, held, _work_space(x, 1), out), x, y)
-    return out
+) -> Mixtures[NDArray[Any]]: ...
+def best_mixtures(costs: Any, rewards: Any, betas: Any) -> Mixtures[Any]:
+    """Returns for each state the best-paid mixture of its points that its budget affords.
+
+    The result is that of `hull_mixture(upper_frontier(costs[n], rewards[n]), betas[n])`. Values are
+    rounded to the precision of the points. The status is always equal.
+
+    Args:
+        costs: x of the points, `[N, K]`; float32 stays float32, all else is taken as float64.
+        rewards: y of the points, `[N, K]`.
+        betas: budgets held, `[N]`, compared with the costs in the precision of the points.
+
+    Returns:
+        Mixtures of arrays `[N]`; `lower` and `upper` are positions among the `K` points. Tensors if
+        tensors were given, on their device, without gradient.
+
+    Raises:
+        DataError: if shapes differ, `K` is 0, or a cost or reward is not finite (or above 1e18
+            in float32, 1e150 in float64).
+        BudgetError: if a budget is not finite.
+
+    Paper: Algorithm 3.
+
+    >>> mixtures = best_mixtures([[0.0, 1.0, 2.0]], [[0.0, 3.0, 4.0]], [0.5])
+    >>> mixtures.lower, mixtures.upper, mixtures.p_upper, mixtures.reward
+    (array([0]), array([1]), array([0.5]), array([1.5]))
+    """
+    work, points, held = _prepared({"costs": costs, "rewards": rewards}, betas)
+    require_shape("betas", held, tuple(points["costs"].shape[:1]), "[N]")
+    return Mixtures(*(column[:, 0] for column in work.mixtures(points, held[:, None])))
 
 
+@overload
+def mixtures_at(costs: Tensor, rewards: Tensor, betas: Tensor) -> Mixtures[Tensor]: ...
+@overload
+def mixtures_at(
+    costs: ArrayLike, rewards: ArrayLike, betas: ArrayLike
+) -> Mixtures[NDArray[Any]]: ...
+def mixtures_at(costs: Any, rewards: Any, betas: Any) -> Mixtures[Any]:
+    """Returns the best mixtures of each state at all budgets, from one frontier of each state.
+
+    Args:
+        costs: x of the points, `[N, K]`, as in `best_mixtures`.
+        rewards: y of the points, `[N, K]`.
+        betas: budgets, `[M]` for all states, or `[N, M]`; in any order.
+
+    Returns:
+        Mixtures of arrays `[N, M]`.
+
+    Raises:
+        DataError, BudgetError: as in `best_mixtures`.
+
+    Paper: Algorithm 3.
+
+    >>> found = mixtures_at([[0.0, 1.0, 2.0]], [[0.0, 3.0, 4.0]], [-1.0, 0.5, 3.0])
+    >>> found.lower.tolist(), found.upper.tolist(), found.p_upper.tolist()
+    ([[0, 0, 2]], [[0, 1, 2]], [[0.0, 0.5, 0.0]])
+    """
+    work, points, held = _prepared({"costs": costs, "rewards": rewards}, betas)
+    return Mixtures(*work.mixtures(points, _by_row(held, len(points["costs"]), "M")))
+
+
+@overload
+def frontier_values(costs: Tensor, rewards: Tensor, betas: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
 def frontier_values(
     costs: ArrayLike, rewards: ArrayLike, betas: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """Numpy side of `bmdp.frontier.frontier_values`."""
-    x, y = _clouds(costs, rewards)
-    asked = _budgets(betas, x.dtype)
-    require_shape("betas", asked, (None,), "[M]")
-    v_r, v_c = np.empty((2, len(x), len(asked)), x.dtype)
-    if v_r.size:
-        space = _work_space(x, len(asked))
-        _require_usable(kernels.frontier_values(x, y, asked, space, v_r, v_c), x, y)
+) -> tuple[FloatArray, FloatArray]: ...
+def frontier_values(costs: Any, rewards: Any, betas: Any) -> tuple[Any, Any]:
+    """Returns reward and cost of the best mixtures of each state at all budgets, each `[N, M]`.
+
+    Args:
+        costs: x of the points, `[N, K]`, as in `best_mixtures`.
+        rewards: y of the points, `[N, K]`.
+        betas: budgets, `[M]`, in any order.
+
+    Returns:
+        (v_r, v_c): expected reward and cost of the mixture of state n at budget m.
+
+    Raises:
+        DataError, BudgetError: as in `best_mixtures`.
+
+    Paper: the inner sums of Eq. 11 (operator T) with the policy of Algorithm 3.
+
+    >>> v_r, v_c = frontier_values([[0.0, 1.0]], [[0.0, 10.0]], [-1.0, 0.25, 2.0])
+    >>> v_r.tolist(), v_c.tolist()
+    ([[0.0, 2.5, 10.0]], [[0.0, 0.25, 1.0]])
+    """
+    work, points, held = _prepared({"costs": costs, "rewards": rewards}, betas)
+    require_shape("betas", held, (None,), "[M]")
+    (v_r, v_c), _ = work.values(points, held[None], None, axis=0)
     return v_r, v_c
 
 
-def frontier_vertices(costs: ArrayLike, rewards: ArrayLike) -> Vertices[np.ndarray[Any, Any]]:
-    """Numpy side of `bmdp.frontier.frontier_vertices`."""
-    x, y = _clouds(costs, rewards)
-    require_finite("costs", x, limit=LIMITS[x.dtype.name])
-    require_finite("rewards", y, limit=LIMITS[x.dtype.name])
-    index, count = np.empty(x.shape, np.int64), np.zeros(len(x), np.int64)
-    kernels.frontier_vertices(x, y, index, count)
-    return Vertices(index[:, : count.max(initial=1)].copy(), count)
-
-
+@overload
+def crossed_values(
+    chosen_by: tuple[Tensor, Tensor],
+    valued_by: tuple[Tensor, Tensor],
+    betas: Tensor,
+    *,
+    cheapest: Tensor | None = None,
+) -> tuple[Tensor, int]: ...
+@overload
 def crossed_values(
     chosen_by: tuple[ArrayLike, ArrayLike],
     valued_by: tuple[ArrayLike, ArrayLike],
     betas: ArrayLike,
-) -> tuple[FloatArray, int]:
-    """Numpy side of `bmdp.frontier.crossed_values`."""
-    points = kernels.Points(*_clouds(*chosen_by), *_clouds(*valued_by))
-    for name, column in points._asdict().items():
-        if not np.isfinite(column.sum()):  # one pass; which value it is matters only if one is bad
-            require_finite(name, column, limit=LIMITS[column.dtype.name])
-    held = _budgets(betas, points.costs.dtype)
-    require_shape("betas", held, (len(points.costs), None), "[N, L]")
-    values = np.empty((*held.shape, 2), held.dtype)
-    n_infeasible = np.zeros(len(held), np.int64)
-    kernels.crossed_values(points, held, values, n_infeasible)
-    return values, int(n_infeasible.sum())
+    *,
+    cheapest: ArrayLike | None = None,
+) -> tuple[FloatArray, int]: ...
+def crossed_values(
+    chosen_by: Any, valued_by: Any, betas: Any, *, cheapest: Any = None
+) -> tuple[Any, int]:
+    """Returns values of mixtures whose vertices one function chooses and another one values.
+
+    The two vertices around a budget are those of the first function's frontier. The second function
+    says what they cost and earn. The probability spends the budget by the second function's costs;
+    it is 1 on the upper vertex where these do not rise.
+
+    Args:
+        chosen_by: costs and rewards by the first function, `[N, K]` each.
+        valued_by: costs and rewards of the same points by the second function, `[N, K]` each.
+        betas: budgets, `[N, L]`, or `[L]` for all states.
+        cheapest: the point of each state that is played where a budget is infeasible, `[N]`; the
+            cheapest vertex by the first function if not given.
+
+    Returns:
+        Values `[N, L, 2]` of (reward, cost), and the number of infeasible budgets.
+
+    Raises:
+        DataError, BudgetError: as in `best_mixtures`.
+
+    Paper: the inner sums of Eq. 11 with the policy of Algorithm 3, if both functions are the same.
+    Differs: there, one Q-function chooses and values.
+
+    >>> points = [[0.0, 1.0]], [[0.0, 10.0]]
+    >>> others = [[0.0, 2.0]], [[1.0, 9.0]]
+    >>> crossed_values(points, others, [0.5, -1.0])[0].tolist()
+    [[[3.0, 0.5], [1.0, 0.0]]]
+    >>> crossed_values(points, others, [0.5, -1.0], cheapest=[1])[0].tolist()
+    [[[3.0, 0.5], [9.0, 2.0]]]
+    """
+    named = zip(_CROSSED, (*chosen_by, *valued_by), strict=True)
+    work, points, held = _prepared(dict(named), betas)
+    n_states = len(points[_CROSSED[0]])
+    if cheapest is not None:
+        cheapest = _positions("cheapest", cheapest, points[_CROSSED[0]])
+    values, n_infeasible = work.values(points, _by_row(held, n_states, "L"), cheapest, axis=-1)
+    return values, n_infeasible
 
 
-def _clouds(costs: ArrayLike, rewards: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Checks the shapes of the points and gives both coordinates the same precision."""
-    x, y = real_array("costs", costs), real_array("rewards", rewards)
-    require_shape("costs", x, (None, None), "[N, K]")
-    require_shape("rewards", y, x.shape, "[N, K]")
-    if x.shape[1] == 0:
-        raise DataError(f"costs must have at least one point for each state; got {list(x.shape)}.")
-    both = np.result_type(x, y)
-    return _sealed(x.astype(both, copy=False)), _sealed(y.astype(both, copy=False))
+_CROSSED = tuple(f"{by}_by {what}" for by in ("chosen", "valued") for what in ("costs", "rewards"))
 
 
-def _budgets(betas: ArrayLike, dtype: Any) -> FloatArray:
-    """Checks budgets and gives them the precision of the points, in which they are compared."""
-    held = real_array("betas", betas)
-    require_finite("betas", held, error=BudgetError)
-    return _sealed(held.astype(dtype, copy=False))
+def _prepared(named: dict[str, Any], betas: Any) -> tuple[Any, dict[str, Any], Any]:
+    """Checks points and budgets, and gives all the same precision.
+
+    Returns:
+        The module that computes, the points by name, and the budgets.
+    """
+    torch = sys.modules.get("torch")  # not imported for this
+    if torch is not None and any(isinstance(a, torch.Tensor) for a in (*named.values(), betas)):
+        from bmdp.frontier import tensor
+
+        work: Any = tensor
+    else:
+        work = kernels
+    points, held = work.checked(named, betas)
+    (first, costs), *others = points.items()
+    require_shape(first, costs, (None, None), "[N, K]")
+    for name, values in others:
+        require_shape(name, values, tuple(costs.shape), "[N, K]")
+    if costs.shape[1] == 0:
+        raise DataError(
+            f"{first} must have at least one point for each state; got {list(costs.shape)}."
+        )
+    return work, points, held
 
 
-def _sealed(array: FloatArray) -> FloatArray:
-    """A contiguous read-only view: one type, so that a kernel is compiled once per precision."""
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
+def _by_row(betas: Any, n_states: int, letter: str) -> Any:
+    """Gives budgets two axes: a row for each state, or one row for all of them."""
+    if betas.ndim == 1:
+        return betas[None]
+    require_shape("betas", betas, (n_states, None), f"[N, {letter}] or [{letter}]")
+    return betas
 
 
-def _work_space(points: FloatArray, n_budgets: int) -> kernels.WorkSpace:
-    """Memory for the kernels, shared by all states of a chunk."""
-    n_states, n_points = points.shape
-    n_chunks = min(n_states, _CHUNKS_PER_THREAD * numba.get_num_threads())
-    values = np.empty((n_chunks, kernels.N_WORK_ROWS, n_points), points.dtype)
-    integer = np.int32 if points.dtype == np.float32 else np.int64
-    bits: IntArray = values.view(integer)
-    return kernels.WorkSpace(
-        values=values,
-        bits=bits,
-        order=np.empty((n_chunks, 2, n_points), np.int64),
-        places=np.empty((n_chunks, 2, kernels.N_BUCKETS), np.int64),
-        edges=np.empty((n_chunks, n_budgets), np.int32),
-        limit=points.dtype.type(LIMITS[points.dtype.name]),
-        top=bits.dtype.type(np.iinfo(integer).max),
-    )
-
-
-def _require_usable(usable: BoolArray, costs: FloatArray, rewards: FloatArray) -> None:
-    """Raises for the first bad value, if the kernels met any."""
-    if not usable.all():
-        limit = LIMITS[costs.dtype.name]
-        require_finite("costs", costs, limit=limit)
-        require_finite("rewards", rewards, limit=limit)
+def _positions(name: str, places: Any, costs: Any) -> Any:
+    """Checks that there is one of `K` points for each state, as an array or tensor like costs."""
+    if isinstance(costs, np.ndarray):
+        places = np.asarray(places)
+    else:
+        places = sys.modules["torch"].as_tensor(places, device=costs.device)
+    require_shape(name, places, tuple(costs.shape[:1]), "[N]")
+    if "int" not in str(places.dtype):
+        raise DataError(f"{name} must be whole numbers; got type {places.dtype}.")
+    outside = (places < 0) | (places >= costs.shape[1])
+    if outside.any():
+        i = int((outside * 1).argmax())
+        raise DataError(
+            f"{name} must be positions from 0 to {costs.shape[1] - 1}; "
+            f"got {int(places[i])} at [{i}]."
+        )
+    return places

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bmdp.frontier import BudgetStatus, best_mixtures, crossed_values
+from bmdp.frontier import BudgetStatus, crossed_values, mixtures_at
 from bmdp.policies.crossed import leaning
-from bmdp.policies.greedy import GreedyRule, at, crossed_share
+from bmdp.policies.greedy import GreedyRule, at
 
 
 class NextValues(NamedTuple):
@@ -25,7 +25,12 @@ class NextValues(NamedTuple):
 
 
 def mixture_values(
-    choosing: Tensor, valuing: Tensor, budgets: Tensor, rule: GreedyRule
+    choosing: Tensor,
+    valuing: Tensor,
+    budgets: Tensor,
+    rule: GreedyRule,
+    *,
+    chooser_mixes: bool = False,
 ) -> NextValues:
     """Values of the best mixtures at budgets.
 
@@ -35,29 +40,34 @@ def mixture_values(
             probability that spends the budget. The same ones, for the paper's operator.
         budgets: `[n, L]`, or `[L]`.
         rule: how Q-values become points.
+        chooser_mixes: whether the probability is by `choosing`, too, and `valuing` only says what
+            the mixture costs and earns.
 
     Paper: Eq. 11 and Algorithm 3, for `valuing` the same as `choosing`.
     """
-    costs, rewards = rule.points(choosing[:, 0], choosing[:, 1])
-    value_costs = valuing[:, 1].reshape(len(costs), -1).clip(rule.cost_floor)
-    value_rewards = valuing[:, 0].reshape(len(costs), -1)
-    budgets = budgets.expand(len(costs), budgets.shape[-1])
-    if budgets.shape[1] > 1:
-        chosen_by, valued_by = (costs, rewards), (value_costs, value_rewards)
-        if costs.device.type != "cpu":
-            return NextValues(*crossed_values(chosen_by, valued_by, budgets))
-        found, n_infeasible = crossed_values(
-            (costs.numpy(), rewards.numpy()),
-            (value_costs.numpy(), value_rewards.numpy()),
-            budgets.numpy(),
-        )
-        return NextValues(torch.from_numpy(found), n_infeasible)
-    lower, upper, status = _mixtures(costs, rewards, budgets[:, 0].contiguous())
-    paid = at(value_costs, lower), at(value_costs, upper)
-    share = crossed_share(*paid, budgets) * (lower != upper)
-    ends = [(at(column, lower), at(column, upper)) for column in (value_rewards, value_costs)]
-    values = torch.stack([torch.lerp(one, other, share) for one, other in ends], dim=-1)
-    return NextValues(values, int((status == int(BudgetStatus.INFEASIBLE)).sum()))
+    chosen_by = rule.points(choosing[:, 0], choosing[:, 1])
+    shape = chosen_by[0].shape
+    valued_by = valuing[:, 1].reshape(shape).clip(rule.cost_floor), valuing[:, 0].reshape(shape)
+    if chooser_mixes:
+        return _by_chooser(chosen_by, valued_by, budgets)
+    if budgets.device.type != "cpu":
+        return NextValues(*crossed_values(chosen_by, valued_by, budgets))
+    found, n_infeasible = crossed_values(
+        (chosen_by[0].numpy(), chosen_by[1].numpy()),
+        (valued_by[0].numpy(), valued_by[1].numpy()),
+        budgets.numpy(),
+    )
+    return NextValues(torch.from_numpy(found), n_infeasible)
+
+
+def _by_chooser(
+    chosen_by: tuple[Tensor, Tensor], valued_by: tuple[Tensor, Tensor], budgets: Tensor
+) -> NextValues:
+    """Values by one model of the mixtures that are the best ones by another."""
+    mixtures = mixtures_at(*chosen_by, budgets)
+    ends = [(at(column, mixtures.lower), at(column, mixtures.upper)) for column in valued_by[::-1]]
+    values = torch.stack([torch.lerp(*pair, mixtures.p_upper) for pair in ends], dim=-1)
+    return NextValues(values, int((mixtures.status == int(BudgetStatus.INFEASIBLE)).sum()))
 
 
 def cautious(values: Tensor, caution: float) -> Tensor:
@@ -78,15 +88,3 @@ def cautious(values: Tensor, caution: float) -> Tensor:
     """
     rewards, costs = values[:, :, 0], values[:, :, 1]
     return torch.stack((leaning(rewards, -caution), leaning(costs, caution)), dim=1)
-
-
-def _mixtures(costs: Tensor, rewards: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Lower and upper points `[n, 1]` and status: by numba on the CPU, by torch elsewhere."""
-    if costs.device.type != "cpu":
-        found = best_mixtures(costs, rewards, budgets)
-        return found.lower[:, None], found.upper[:, None], found.status
-    mixtures = best_mixtures(costs.numpy(), rewards.numpy(), budgets.numpy())
-    lower, upper, status = (
-        torch.from_numpy(c) for c in (mixtures.lower, mixtures.upper, mixtures.status)
-    )
-    return lower[:, None], upper[:, None], status

@@ -84,15 +84,3 @@ def at(values: Any, places: Any) -> Any:
         if isinstance(values, np.ndarray)
         else values.gather(1, places)
     )
-
-
-def crossed_share(lower: Any, upper: Any, budgets: Any) -> Any:
-    """Probability of the upper of two points, given what they cost, that spends the budget.
-
-    Where the upper one costs no more than the lower one, which the two may be told apart by another
-    estimate than this, it is taken for sure.
-    """
-    run = upper - lower
-    rises = run > 0
-    share = ((budgets - lower) / (run * rises + ~rises)).clip(0, 1)
-    return share * rises + 1.0 * ~rises

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
 from bmdp.errors import DataError
-from bmdp.frontier import Frontier, best_mixtures, frontier_vertices, upper_frontier
+from bmdp.frontier import Frontier, Mixtures, best_mixtures, mixtures_at, upper_frontier
 from bmdp.policies.decisions import Decision, Decisions, Options
 from bmdp.policies.greedy import PLAIN, GreedyRule
 from bmdp.policies.protocol import OneStepPolicy
@@ -103,20 +103,22 @@ class HullPolicy(OneStepPolicy):
 
     def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the two augmented actions of each mixture, and their probabilities."""
-        mixtures = best_mixtures(*self._points(states), budgets)
-        points = np.stack((mixtures.lower, mixtures.upper), axis=1)
-        chances = np.stack((1 - mixtures.p_upper, mixtures.p_upper), axis=1)
-        return Options(*augmented_actions(points, self.beta_grid), chances)
+        return self._options(best_mixtures(*self._points(states), budgets))
 
     def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the mixtures of each state at all budgets `[L]`, from its one frontier."""
-        points, chances = mixtures_at(*self._points(states), budgets)
-        return Options(*augmented_actions(points, self.beta_grid), chances)
+        return self._options(mixtures_at(*self._points(states), budgets))
 
     def frontier(self, state: ArrayLike) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
         costs, rewards = self._points(np.asarray(state)[None])
         return upper_frontier(costs[0], rewards[0])
+
+    def _options(self, found: Mixtures[NDArray[Any]]) -> Options:
+        """Both augmented actions of each mixture, on a new last axis."""
+        points = np.stack((found.lower, found.upper), axis=-1)
+        chances = np.stack((1 - found.p_upper, found.p_upper), axis=-1)
+        return Options(*augmented_actions(points, self.beta_grid), chances)
 
     def _points(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Costs and rewards of all augmented actions, `[N, A * B]`."""
@@ -130,38 +132,6 @@ class HullPolicy(OneStepPolicy):
 def augmented_actions(points: IntArray, beta_grid: FloatArray) -> tuple[IntArray, FloatArray]:
     """Actions and next budgets of points, which are numbered a * B + b."""
     return points // len(beta_grid), beta_grid[points % len(beta_grid)]
-
-
-def mixtures_at(
-    costs: FloatArray, rewards: FloatArray, budgets: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Returns the best mixtures of each state at all budgets: `best_mixtures` of each of them.
-
-    Args:
-        costs: of points, `[N, K]`.
-        rewards: of points, `[N, K]`.
-        budgets: `[L]`.
-
-    Returns:
-        Lower and upper point of each state and budget, and their probabilities, `[N, L, 2]` each.
-
-    >>> costs, rewards = np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 3.0, 4.0]])
-    >>> points, chances = mixtures_at(costs, rewards, np.array([-1.0, 0.5, 3.0]))
-    >>> points.tolist(), chances.tolist()
-    ([[[0, 0], [0, 1], [2, 2]]], [[[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]])
-    """
-    vertices, n_vertices = frontier_vertices(costs, rewards)
-    prices = np.take_along_axis(costs, vertices, axis=1)  # [N, V], rising
-    held = np.asarray(budgets).astype(costs.dtype, copy=False)
-    # Rows of vertices are filled up with the last one, so that all places after it will do.
-    lower = np.stack([(prices <= budget).sum(axis=1) - 1 for budget in held], axis=1)  # [N, L]
-    is_tight = (lower >= 0) & (lower < n_vertices[:, None] - 1)
-    lower = np.maximum(lower, 0)
-    upper = lower + is_tight
-    low, high = (np.take_along_axis(prices, ends, axis=1) for ends in (lower, upper))
-    p_upper = np.where(is_tight, (held - low) / np.where(is_tight, high - low, 1), 0)
-    points = [np.take_along_axis(vertices, ends, axis=1) for ends in (lower, upper)]
-    return np.stack(points, axis=-1), np.stack((1 - p_upper, p_upper), axis=-1)
 
 
 def _state_numbers(states: NDArray[Any], n_states: int) -> IntArray:

@@ -25,7 +25,7 @@ from bmdp.arrays import (
     require_shape,
 )
 from bmdp.errors import BudgetError, ConfigError, DataError
-from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.frontier import BudgetStatus, Frontier, Mixtures, mixtures_at, upper_frontier
 from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
 from bmdp.policies.protocol import BudgetedPolicy, Policy
 from bmdp.policies.stored import storable
@@ -153,15 +153,8 @@ class Portfolio(Policy):
         within = np.minimum(held, self.budget_range[1])
         if not self.mixes:
             return self._best_affordable(within)
-        assert self.curve.index is not None
-        shape = (len(held), len(self.curve))
-        found = best_mixtures(
-            np.broadcast_to(self.curve.costs, shape),
-            np.broadcast_to(self.curve.rewards, shape),
-            within,
-        )
-        lower, upper = self.curve.index[found.lower], self.curve.index[found.upper]
-        return found._replace(lower=lower, upper=upper)
+        found = mixtures_at(self.costs[None], self.rewards[None], within)
+        return Mixtures(*(column[0] for column in found))
 
     def _best_affordable(self, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
         """The best-paid member within each budget, else the cheapest."""
