@@ -67,7 +67,7 @@ def do(job: Job) -> None:
 
 def _spec(study: Study, variant: Variant = PLAIN[0]) -> Any:
     import bmdp
-    from bmdp.learn.spec_files import with_setting
+    from bmdp.learn.spec import with_setting
 
     spec = bmdp.preset(study.preset)
     for setting in (*study.settings, *variant.settings):
@@ -82,7 +82,7 @@ def _explored(job: Job, study: Study, variant: Variant = PLAIN[0]) -> Any:
 
 
 def _learned(job: Job, study: Study, variant: Variant, batch: Any) -> dict[str, Any]:
-    from bmdp.learn.exploration import learner_of
+    from bmdp.learn.explore import learner_of
 
     begin, records = time.perf_counter(), list[Any]()
     policy = learner_of(_spec(study, variant).learner).fit(

@@ -24,8 +24,8 @@ import torch
 from bmdp import hull_mixture, upper_frontier
 from bmdp.learn.targets import mixture_values
 from bmdp.models import EncoderNet, FrontierNet, Regression
-from bmdp.models.fitting import NetworkFitter
-from bmdp.models.problem import Problem
+from bmdp.models.networks import NetworkFitter
+from bmdp.models.regressor import Problem
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy
 

@@ -32,11 +32,11 @@ from bmdp.evaluate.logged import logged_episodes
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
 from bmdp.exact.textbook import garnet
 from bmdp.learn import EnvConfig, Exploration, TrainingSpec, collect, explore
-from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies.exploring import ExploringPolicy
 from bmdp.models import KernelModel, Model, TableModel
 from bmdp.models.table import TableQ
 from bmdp.policies import HullPolicy, RandomBudgetedPolicy, StagedPolicy
-from bmdp.policies.protocol import SteppedPolicy
+from bmdp.policies.policy import SteppedPolicy
 
 CONFIDENCE = 0.95
 GRID = np.linspace(0, 1, 11)

@@ -1,7 +1,7 @@
 """Models in training, of any kind."""
 
 from bmdp.models import Regression
-from bmdp.models.fitting import make_fitter
+from bmdp.models.networks import make_fitter
 
 
 def fitter_of(model, problem, device="cpu"):

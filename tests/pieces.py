@@ -9,7 +9,7 @@ import bmdp
 from bmdp.experiments.experiment import Work
 from bmdp.frontier import upper_frontier
 from bmdp.learn import whole_files
-from bmdp.learn.spec_files import plain
+from bmdp.learn.spec import plain
 from bmdp.policies import MultiplierPolicy
 from training import Killed
 

@@ -3,7 +3,7 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from bmdp import data, envs, exact, frontier, models, policies
+from bmdp import data, envs, exact, frontier, policies
 from bmdp.data import TransitionBatch
 from bmdp.errors import (
     BmdpError,
@@ -23,12 +23,9 @@ from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 from bmdp.policies import discounted_budget, load_policy
-from bmdp.policies.stored import storable_in as _storable_in
 from bmdp.randomness import EpisodeStreams
 
-__version__ = "0.1.0"
-
-_storable_in("bmdp.models.separate", "SideBySideQ")  # which imports torch
+__version__ = "0.2.0.dev0"
 
 _LEARNING = (
     "learn",
@@ -86,7 +83,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Returns `bmdp.learn`, or a name of it."""
+    """Returns `bmdp.models`, `bmdp.learn`, or a name of it."""
+    if name == "models":
+        return _import_module("bmdp.models")
     if name in _LEARNING:
         learn = _import_module("bmdp.learn")
         return learn if name == "learn" else getattr(learn, name)

@@ -83,6 +83,12 @@ def require_finite(
     raise error(f"{name} must be {rule}; got {value:g} at {index}.{many}")
 
 
+def flat_states(states: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns states `[N, ...]` as `[N, D]`, in double precision."""
+    rows = np.asarray(states, np.float64)
+    return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Returns a copy that cannot be written to, so that a frozen value stays what it is."""
     copy = np.array(array)

@@ -10,7 +10,7 @@ from bmdp.cli import evaluate as verb
 from bmdp.envs import Corridors, corridors
 from bmdp.envs.slots import find_spec
 from bmdp.learn import EnvConfig, Exploration, train
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import RunFolder
 from training import LEARNER, SPEC
 
 
@@ -185,7 +185,7 @@ def test_a_policy_that_is_computed_elsewhere_pays_and_earns_the_same(
         return placing(policy, "cpu")
 
     placing = bmdp.models.placing.placed
-    monkeypatch.setattr("bmdp.learn.machine.checked_device", lambda name: "cuda")
+    monkeypatch.setattr("bmdp.learn.runs.checked_device", lambda name: "cuda")
     monkeypatch.setattr("bmdp.models.placing.placed", watched)
     there = json.loads(run(*asked, "--device", "auto").stdout)
     assert placed == ["cuda"]

@@ -11,7 +11,7 @@ import commands
 from bmdp.cli import progress
 from bmdp.envs.slots import find_spec
 from bmdp.learn import collect, preset, train, train_from_data
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import RunFolder
 from bmdp.learn.runs import spec_of
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, content, told

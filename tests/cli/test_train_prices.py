@@ -9,7 +9,7 @@ import bmdp
 import commands
 from bmdp.cli import progress
 from bmdp.learn import LagrangianConfig, collect
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import RunFolder
 from bmdp.learn.runs import spec_of
 from bmdp.models import KernelModel, TableModel
 from bmdp.policies import MultiplierPolicy, RandomBudgetedPolicy

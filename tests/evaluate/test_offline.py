@@ -26,11 +26,11 @@ from bmdp.learn import (
     explore,
     fitted_evaluation,
 )
-from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies.exploring import ExploringPolicy
 from bmdp.models import KernelModel, TableModel
 from bmdp.models.table import TableQ
 from bmdp.policies import HullPolicy, RandomBudgetedPolicy, StagedPolicy, TabularQ
-from bmdp.policies.decisions import Options
+from bmdp.policies.policy import Options
 
 GRID = np.linspace(0, 2, 11)
 ASKED = [0.2, 0.6, 1.0]

@@ -19,7 +19,7 @@ from bmdp.exact import (
 )
 from bmdp.exact.textbook import TextbookProblem, branches, crossing, decision, forever, ladder
 from bmdp.policies import HullPolicy, Portfolio, RandomBudgetedPolicy, TabularQ
-from bmdp.policies.protocol import StepTracker
+from bmdp.policies.policy import StepTracker
 from evaluate.problems import Deadly, always, by_hand, finite_spec, walk_spec
 
 COIN = Portfolio.coin(

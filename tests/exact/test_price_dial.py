@@ -7,7 +7,7 @@ from bmdp import ConfigError
 from bmdp.exact import optimal_frontier, solve_cmdp
 from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches, garnet, payments
-from bmdp.policies.multiplier import MultiplierPolicy
+from bmdp.policies.prices import MultiplierPolicy
 
 
 def prices_of(frontier):

@@ -10,9 +10,9 @@ from bmdp.experiments.catalog.corridors_exploration import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts import executions
 from bmdp.experiments.parts.measuring import evaluation_piece
-from bmdp.learn.exploring import ExploringPolicy
-from bmdp.learn.run_folder import RunFolder
-from bmdp.learn.spec_files import plain
+from bmdp.policies.exploring import ExploringPolicy
+from bmdp.learn.runs import RunFolder
+from bmdp.learn.spec import plain
 from bmdp.policies import RandomBudgetedPolicy
 from pieces import (
     check_evaluation,

@@ -15,7 +15,7 @@ from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.measuring import other_seed
 from bmdp.experiments.parts.prices import Prices
 from bmdp.learn import FTQConfig
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import RunFolder
 from pieces import (
     check_carried_price,
     check_evaluation,

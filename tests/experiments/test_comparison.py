@@ -24,7 +24,7 @@ from bmdp.experiments.parts.measuring import evaluation_of, other_seed
 from bmdp.experiments.parts.moved_dial import move_errors, moves
 from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
 from bmdp.frontier import Frontier
-from bmdp.learn.config import EnvConfig
+from bmdp.learn.spec import EnvConfig
 from evaluate.problems import by_hand
 from pieces import check_evaluation, piece, pieces, place
 

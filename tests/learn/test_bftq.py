@@ -9,7 +9,7 @@ import torch
 import bmdp
 from batches import Memory, bandit, chain
 from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, TransitionBatch
-from bmdp.learn.bftq import BudgetedFit
+from bmdp.learn.learners import BudgetedFit
 from bmdp.models import EncoderNet, FrontierNet, LinearModel, Regression
 
 SMALL = Regression(steps=150, learning_rate=0.01)

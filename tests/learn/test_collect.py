@@ -13,7 +13,7 @@ from bmdp import ConfigError, PolicyError
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.slots import find_spec
 from bmdp.learn import Exploration, collect, explore
-from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies import HullPolicy, RandomBudgetedPolicy
 from training import SPEC
 

@@ -8,9 +8,9 @@ import pytest
 
 from bmdp import BFTQ, FTQ, ConfigError, TransitionBatch, explore, load_policy
 from bmdp.learn import BFTQConfig, Exploration, FTQConfig, resume, train
-from bmdp.learn.curiosity import count_bonus
-from bmdp.learn.exploration import Manner, Nowhere, play_rounds, round_seed
-from bmdp.learn.spec_files import with_setting
+from bmdp.learn.explore import count_bonus
+from bmdp.learn.explore import Manner, Nowhere, play_rounds, round_seed
+from bmdp.learn.spec import with_setting
 from bmdp.models import FrontierNet, LinearModel, Regression
 from training import LEARNER, SPEC, content, with_learner
 

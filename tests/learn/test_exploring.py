@@ -6,7 +6,7 @@ import pytest
 from bmdp import ConfigError, EpisodeStreams, TrainingSpec, explore, preset
 from bmdp.envs import ScriptedPolicy
 from bmdp.learn import BFTQConfig, EnvConfig, Exploration, FTQConfig
-from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies.exploring import ExploringPolicy
 from bmdp.learn.presets import PRESETS
 from bmdp.models import EncoderNet, FrontierNet, Regression
 from bmdp.policies import RandomBudgetedPolicy

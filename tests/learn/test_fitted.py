@@ -12,8 +12,8 @@ from bmdp import BFTQ, BFTQConfig, BudgetError, ConfigError, DataError, PolicyEr
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
 from bmdp.exact.textbook import forever
 from bmdp.learn import EnvConfig, Exploration, Prediction, TrainingSpec, collect, explore
-from bmdp.learn.exploring import ExploringPolicy
-from bmdp.learn.fitted import fitted_evaluation
+from bmdp.policies.exploring import ExploringPolicy
+from bmdp.learn.evaluation import fitted_evaluation
 from bmdp.models import KernelModel, LinearModel, TableModel
 from bmdp.models.table import TableQ
 from bmdp.policies import (

@@ -10,12 +10,12 @@ import pytest
 import bmdp
 from bmdp import BFTQ, ConfigError, DataError, TransitionBatch, explore
 from bmdp.learn import Exploration, FTQConfig, collect, held_out, resume, train, train_from_data
-from bmdp.learn.config import DataSpec
-from bmdp.learn.exploration import round_seed
-from bmdp.learn.fitted import SMOOTH
-from bmdp.learn.held_out import HeldOut, split_episodes
-from bmdp.learn.run_folder import RunFolder
-from bmdp.learn.spec_files import from_json, to_json, with_setting
+from bmdp.learn.spec import DataSpec
+from bmdp.learn.explore import round_seed
+from bmdp.learn.evaluation import SMOOTH
+from bmdp.learn.evaluation import HeldOut, split_episodes
+from bmdp.learn.runs import RunFolder
+from bmdp.learn.spec import from_json, to_json, with_setting
 from bmdp.models import FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, SPEC, Killed, content, kill_after, told

@@ -10,7 +10,7 @@ from batches import Memory, bandit, chain, every_step, exhaustive_batch, fractio
 from bmdp import FTQ, ConfigError, FTQConfig
 from bmdp.exact.price_dial import price_dial
 from bmdp.learn import LagrangianConfig, LagrangianFTQ
-from bmdp.learn.lagrangian import PricedFit, fit_prices
+from bmdp.learn.learners import PricedFit, fit_prices
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression, TableModel
 from bmdp.policies import MultiplierPolicy, Portfolio, StagedPolicy
 

@@ -21,9 +21,9 @@ from bmdp.learn import (
     train,
     train_from_data,
 )
-from bmdp.learn.data_notes import data_notes
-from bmdp.learn.held_out import HeldOut, split_episodes
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import data_notes
+from bmdp.learn.evaluation import HeldOut, split_episodes
+from bmdp.learn.runs import RunFolder
 from bmdp.models import FrontierNet, KernelModel, Regression, TableModel
 from bmdp.policies import (
     MultiplierPolicy,

@@ -24,8 +24,8 @@ from bmdp.learn import (
     train_from_data,
     whole_files,
 )
-from bmdp.learn.data_notes import data_notes
-from bmdp.learn.run_folder import RunFolder, discard, read_records
+from bmdp.learn.runs import data_notes
+from bmdp.learn.runs import RunFolder, discard, read_records
 from bmdp.models import FrontierNet, LinearModel, Regression
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, told, with_learner

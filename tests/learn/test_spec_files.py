@@ -6,9 +6,9 @@ import pytest
 
 from bmdp import ConfigError
 from bmdp.learn import BFTQConfig, EnvConfig, FTQConfig, LagrangianConfig, preset
-from bmdp.learn.config import DataSpec
+from bmdp.learn.spec import DataSpec
 from bmdp.learn.presets import PRESETS
-from bmdp.learn.spec_files import from_json, plain, to_json, with_setting
+from bmdp.learn.spec import from_json, plain, to_json, with_setting
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel
 from training import SPEC
 

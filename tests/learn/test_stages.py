@@ -11,10 +11,10 @@ from batches import Memory, bandit, chain, every_step, fraction_model, seen_with
 from bmdp import BFTQ, BFTQConfig, ConfigError, DataError, TransitionBatch
 from bmdp.exact import budgeted_value_iteration
 from bmdp.exact.operators import backup, optimality_operator
-from bmdp.learn.bftq import BudgetedFit
+from bmdp.learn.learners import BudgetedFit
 from bmdp.learn.collect import collect
-from bmdp.learn.config import EnvConfig
-from bmdp.learn.spec_files import with_setting
+from bmdp.learn.spec import EnvConfig
+from bmdp.learn.spec import with_setting
 from bmdp.learn.stages import Stages, told_by_step
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression, TableModel
 from bmdp.policies import RandomBudgetedPolicy

@@ -7,7 +7,7 @@ import torch
 from batches import bandit
 from bmdp import BFTQConfig, hull_mixture, upper_frontier
 from bmdp.frontier import crossed_share
-from bmdp.learn.bftq import BudgetedFit
+from bmdp.learn.learners import BudgetedFit
 from bmdp.learn.targets import cautious, mixture_values
 from bmdp.models import LinearModel
 from bmdp.policies.greedy import GreedyRule, capped

@@ -9,10 +9,10 @@ import torch
 from scipy.spatial.distance import cdist
 
 from bmdp import BFTQConfig, ConfigError
-from bmdp.learn.spec_files import DataSpec, from_json, to_json, with_setting
+from bmdp.learn.spec import DataSpec, from_json, to_json, with_setting
 from bmdp.models import KernelModel
-from bmdp.models.bumps import bumps, directions, far_apart
-from bmdp.models.problem import Problem
+from bmdp.models.kernel import bumps, directions, far_apart
+from bmdp.models.regressor import Problem
 from devices import needs_gpu
 from fitters import fitter_of
 from training import SPEC
@@ -24,7 +24,7 @@ FEW = KernelModel(12, (0.8,), (1e-2,))
 @pytest.fixture(autouse=True)
 def exact(monkeypatch):
     """Weights in double precision, so that formulas can be told from rounding."""
-    monkeypatch.setattr("bmdp.models.bumps.WEIGHTS", torch.float64)
+    monkeypatch.setattr("bmdp.models.kernel.WEIGHTS", torch.float64)
 
 
 def problem_of(states, actions=None, n_actions=1, reward_scale=1.0, seed=0):
@@ -232,7 +232,7 @@ def test_these_choices_are_not_all_the_same():
 
 def test_among_many_rows_some_judge_and_all_are_fitted(monkeypatch):
     """Waves are too fast for long bumps; the second half of the rows is 1 higher."""
-    monkeypatch.setattr("bmdp.models.bumps._N_JUDGED", 1000)
+    monkeypatch.setattr("bmdp.models.kernel._N_JUDGED", 1000)
     rng = np.random.default_rng(0)
     states = rng.uniform(-3, 3, (3000, 1))
     targets = np.repeat(np.sin(4 * states), 6, axis=1).reshape(3000, 3, 2)
@@ -248,9 +248,9 @@ def test_rows_in_parts_are_fitted_and_valued_as_in_one_piece(monkeypatch):
     states, targets = data(2500)
     whole = values(fitted(FEW, problem_of(states), targets), states[:50])
     sizes = []
-    monkeypatch.setattr("bmdp.models.bumps._CHUNK", 100)
+    monkeypatch.setattr("bmdp.models.kernel._CHUNK", 100)
     monkeypatch.setattr(
-        "bmdp.models.bumps.bumps",
+        "bmdp.models.kernel.bumps",
         lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
     )
     parts = fitted(FEW, problem_of(states), targets)

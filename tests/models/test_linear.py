@@ -4,11 +4,11 @@ import torch
 
 from bmdp import ConfigError
 from bmdp.envs.slots import find_spec
-from bmdp.learn.bftq import BFTQ
+from bmdp.learn.learners import BFTQ
 from bmdp.learn.collect import collect
-from bmdp.learn.fit_config import BFTQConfig
+from bmdp.learn.learners import BFTQConfig
 from bmdp.models import LinearModel
-from bmdp.models.problem import Problem
+from bmdp.models.regressor import Problem
 from bmdp.policies import RandomBudgetedPolicy
 
 GRID = np.linspace(0.5, 2.5, 9)

@@ -7,7 +7,7 @@ import torch
 import bmdp
 from bmdp import ConfigError, load_policy
 from bmdp.models import EncoderNet, FrontierNet, NetworkQ, Regression
-from bmdp.models.stacks import Affine, flat_parameters, load_parameters
+from bmdp.models.networks import Affine, flat_parameters, load_parameters
 from bmdp.policies import HullPolicy
 
 GRID = np.linspace(0, 1, 11)

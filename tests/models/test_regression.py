@@ -8,8 +8,8 @@ import torch
 
 from bmdp import ConfigError
 from bmdp.models import EncoderNet, FrontierNet, Regression, regression
-from bmdp.models.regression import Samples, losses, make_optimiser, regress
-from bmdp.models.stacks import flat_parameters
+from bmdp.models.networks import Samples, losses, make_optimiser, regress
+from bmdp.models.networks import flat_parameters
 
 
 def problem(n=60, n_networks=2, n_labels=3, seed=0):

@@ -11,10 +11,10 @@ import bmdp
 from batches import exhaustive_batch, fraction_model
 from bmdp import DataError
 from bmdp.exact import budgeted_value_iteration, textbook
-from bmdp.learn.bftq import BFTQ
-from bmdp.learn.fit_config import BFTQConfig
+from bmdp.learn.learners import BFTQ
+from bmdp.learn.learners import BFTQConfig
 from bmdp.models import KernelModel, LinearModel, TableModel, TableQ
-from bmdp.models.problem import Problem
+from bmdp.models.regressor import Problem
 from bmdp.policies import HullPolicy
 from fitters import fitter_of
 

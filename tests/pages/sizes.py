@@ -9,7 +9,7 @@ import bmdp
 import bmdp.learn
 from bmdp.envs import corridors, slot_filling
 from bmdp.experiments.running import runner, spec
-from bmdp.learn.run_folder import discard
+from bmdp.learn.runs import discard
 from pages.rules import N_EXPLORED, N_PLAYED, SMALL_RUN
 from tiny_experiments import run_inline
 

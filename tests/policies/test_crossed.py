@@ -10,9 +10,9 @@ from bmdp import ConfigError
 from bmdp.policies.crossed import MeanQ
 from bmdp.policies.greedy import GreedyRule
 from bmdp.policies.hull import HullPolicy, TabularQ
-from bmdp.policies.priced import PricedPolicy
+from bmdp.policies.prices import PricedPolicy
 from bmdp.policies.staged import StagedPolicy
-from bmdp.policies.stored import from_stored, to_stored
+from bmdp.storage import from_stored, to_stored
 from contracts.policy import CHECKS, Case, a_saved_policy_decides_as_before, contract_tests
 
 GRID = np.array([0.0, 0.5, 1.0])

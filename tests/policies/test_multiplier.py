@@ -8,8 +8,8 @@ from bmdp import BudgetStatus, ConfigError, PolicyError
 from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches, ladder
 from bmdp.policies import HullPolicy, StagedPolicy, TabularQ
-from bmdp.policies.multiplier import MultiplierPolicy
-from bmdp.policies.priced import PriceDial
+from bmdp.policies.prices import MultiplierPolicy
+from bmdp.policies.prices import PriceDial
 from evaluate.problems import finite_spec
 
 PROBLEM = branches()

@@ -5,8 +5,8 @@ import pytest
 
 from bmdp import PolicyError
 from bmdp.policies import GreedyRule, HullPolicy, PricedPolicy, TabularQ
-from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.random_budgeted import RandomBudgetedPolicy
+from bmdp.policies.policy import OneStepPolicy
+from bmdp.policies.random import RandomBudgetedPolicy
 
 GRID = np.linspace(0, 1, 5)
 BUDGETS = np.concatenate((np.linspace(0, 1, 23), GRID))

@@ -6,9 +6,9 @@ import pytest
 
 import bmdp
 from bmdp import StoreError
-from bmdp.learn.exploring import ExploringPolicy
+from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
-from bmdp.policies.stored import read_stored, to_stored, write_stored
+from bmdp.storage import read_stored, to_stored, write_stored
 
 TABLE = TabularQ(np.ones((2, 2, 3), np.float32), np.zeros((2, 2, 3), np.float32))
 POLICY = ExploringPolicy(
@@ -43,7 +43,7 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("bmdp.policies.stored.save_file", full)
+    monkeypatch.setattr("bmdp.storage.save_file", full)
     with pytest.raises(StoreError, match="cannot be written: disk full"):
         POLICY.save(tmp_path / "policy")
     assert list(tmp_path.iterdir()) == []
@@ -98,7 +98,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 def test_arrays_that_are_not_safetensors_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "bmdp.policies.stored.save_file", lambda arrays, path: path.write_bytes(b"garbage")
+        "bmdp.storage.save_file", lambda arrays, path: path.write_bytes(b"garbage")
     )
     POLICY.save(tmp_path / "policy")
     with pytest.raises(StoreError, match="is not a safetensors file"):
@@ -129,7 +129,7 @@ def test_settings_that_make_no_sense_are_refused(folder):
 
 def restamp(folder):
     """Writes a manifest that fits the files as they are now."""
-    from bmdp.policies.stored import _sha256
+    from bmdp.storage import _sha256
 
     names = [p for p in folder.rglob("*") if p.is_file() and p.name != "manifest.json"]
     change_manifest(folder, files={p.relative_to(folder).as_posix(): _sha256(p) for p in names})

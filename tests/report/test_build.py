@@ -93,7 +93,7 @@ def test_an_earlier_report_is_put_back_if_the_new_one_cannot_be_put_in_its_place
             raise OSError("the disk is gone")
         rename(source, target)
 
-    monkeypatch.setattr("bmdp.folders.os.rename", fails_for_the_new_one)
+    monkeypatch.setattr("bmdp.storage.os.rename", fails_for_the_new_one)
     with pytest.raises(StoreError, match="the disk is gone"):
         write_report(folder, made="second")
     assert "first" in page.read_text()

@@ -80,7 +80,7 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
     """The policy, computed on a GPU if one was asked for and is here."""
     if device == "cpu":
         return policy
-    from bmdp.learn.machine import checked_device
+    from bmdp.learn.runs import checked_device
     from bmdp.models.placing import placed
 
     there = checked_device(device)
@@ -122,7 +122,7 @@ def _columns(found: Evaluation, report: DialReport | None) -> dict[str, Any]:
 
 def _predicted(run: Path, found: Evaluation) -> dict[str, Any]:
     """What the run predicted from episodes that it held out, `[B]` each, if it did."""
-    from bmdp.learn.run_folder import SPEC, RunFolder
+    from bmdp.learn.runs import SPEC, RunFolder
 
     prediction = RunFolder(run).prediction() if (run / SPEC).exists() else None
     if prediction is None:

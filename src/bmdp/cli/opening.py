@@ -39,11 +39,11 @@ def open_run(run: Path, env: str | None, settings: Sequence[str]) -> Opened:
         StoreError: if the folder holds no policy.
         ConfigError: if no environment is known, or it does not take its settings.
     """
-    from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
-    from bmdp.learn.fit_config import FTQConfig
-    from bmdp.learn.run_folder import RunFolder
+    from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
+    from bmdp.learn.learners import FTQConfig
+    from bmdp.learn.runs import RunFolder
     from bmdp.learn.runs import spec_of
-    from bmdp.learn.spec_files import with_setting
+    from bmdp.learn.spec import with_setting
 
     policy = load_policy(run)
     own = spec_of(RunFolder(run)) if (run / "spec.json").exists() else None

@@ -18,8 +18,8 @@ from bmdp.cli.values import AsJson, parse_range
 from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
-    from bmdp.learn.config import DataSpec, TrainingSpec
-    from bmdp.learn.run_folder import RunFolder
+    from bmdp.learn.spec import DataSpec, TrainingSpec
+    from bmdp.learn.runs import RunFolder
 
 INTERRUPTED = 130  # exit code of Ctrl-C
 NO_PREDICTION = (
@@ -129,8 +129,8 @@ def _train_from_data(
     """Learns from logged transitions."""
     from bmdp.data import load_batches
     from bmdp.learn import runs
-    from bmdp.learn.data_notes import data_notes
-    from bmdp.learn.held_out import split_episodes
+    from bmdp.learn.runs import data_notes
+    from bmdp.learn.evaluation import split_episodes
 
     spec = _data_spec(wishes)
     batch = load_batches(files)
@@ -145,7 +145,7 @@ def _train_from_data(
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
     from bmdp.learn import TrainingSpec, runs
-    from bmdp.learn.run_folder import RunFolder
+    from bmdp.learn.runs import RunFolder
 
     folder = RunFolder(run)
     if folder.is_done:
@@ -159,7 +159,7 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
 
 def _make_room(out: Path, force: bool) -> None:
     """Deletes the run that is to be overwritten; settings have been checked by now."""
-    from bmdp.learn.run_folder import discard
+    from bmdp.learn.runs import discard
 
     if force:
         discard(out)
@@ -179,9 +179,9 @@ def _watched(run: Path, progress: TrainingProgress) -> Iterator[Callable[[Any], 
 
 def _spec(env: str, wishes: Wishes) -> TrainingSpec:
     """What to learn in an environment."""
-    from bmdp.learn.config import EnvConfig
+    from bmdp.learn.spec import EnvConfig
     from bmdp.learn.presets import preset
-    from bmdp.learn.spec_files import with_setting
+    from bmdp.learn.spec import with_setting
 
     short = {env_id: name for name, env_id in ENV_IDS.items()}.get(env, env)
     if wishes.preset is not None:
@@ -197,8 +197,8 @@ def _spec(env: str, wishes: Wishes) -> TrainingSpec:
 def _default_spec(env: str) -> TrainingSpec:
     """For an environment that is not ours, which may say what it is like."""
     from bmdp.envs.slots import find_spec, open_slots
-    from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
-    from bmdp.learn.fit_config import BFTQConfig
+    from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
+    from bmdp.learn.learners import BFTQConfig
 
     slots = open_slots(find_spec(env))
     slots.close()
@@ -207,10 +207,10 @@ def _default_spec(env: str) -> TrainingSpec:
 
 def _data_spec(wishes: Wishes) -> DataSpec:
     """What to learn from a log."""
-    from bmdp.learn.config import DataSpec
-    from bmdp.learn.fit_config import BFTQConfig
+    from bmdp.learn.spec import DataSpec
+    from bmdp.learn.learners import BFTQConfig
     from bmdp.learn.presets import preset
-    from bmdp.learn.spec_files import with_setting
+    from bmdp.learn.spec import with_setting
 
     if wishes.episodes is not None:
         raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
@@ -246,7 +246,7 @@ def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
 
 def _tell(run: Path, seconds: float, as_json: bool) -> None:
     """Where the policy is, and what it will earn and pay."""
-    from bmdp.learn.run_folder import RunFolder
+    from bmdp.learn.runs import RunFolder
 
     folder = RunFolder(run)
     predicted = folder.prediction()

@@ -21,9 +21,9 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
 from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
 from bmdp.errors import DataError
 from bmdp.frontier import BudgetStatus
-from bmdp.policies.decisions import Decision, Decisions
-from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.stored import storable
+from bmdp.policies.policy import Decision, Decisions
+from bmdp.policies.policy import OneStepPolicy
+from bmdp.storage import storable
 
 Rule = Callable[[NDArray[Any]], IntArray]
 

@@ -28,7 +28,7 @@ from scipy.special import stdtrit
 from bmdp.arrays import FloatArray
 from bmdp.evaluate.importance import Weighted
 from bmdp.evaluate.logged import LoggedEpisodes
-from bmdp.policies.protocol import BudgetedPolicy, SteppedPolicy
+from bmdp.policies.policy import BudgetedPolicy, SteppedPolicy
 from bmdp.policies.travel import play_elsewhere
 from bmdp.randomness import stream_key
 
@@ -62,7 +62,7 @@ class Fits:
 
     def told(self, policy: SteppedPolicy, repeat: int) -> FloatArray:
         """Reward and cost by a fitted evaluation, `[B, 2]`; repeat 0 is that of the log itself."""
-        from bmdp.learn.fitted import fitted_evaluation
+        from bmdp.learn.evaluation import fitted_evaluation
 
         batch, seed = self.log.batch, self.seed
         if repeat > 0:

@@ -15,7 +15,7 @@ from bmdp.evaluate.bounds import share_interval
 from bmdp.evaluate.episodes import Job, Setting, checked_budgets
 from bmdp.evaluate.statistics import mean_interval
 from bmdp.evaluate.workers import Progress, play_plans
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy
 
 
 @dataclass(frozen=True, eq=False)

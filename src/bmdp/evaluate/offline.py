@@ -28,10 +28,10 @@ from bmdp.evaluate.importance import weighted_episodes
 from bmdp.evaluate.logged import logged_episodes
 from bmdp.evaluate.statistics import simultaneous_confidence
 from bmdp.evaluate.workers import Progress
-from bmdp.policies.protocol import BudgetedPolicy, SteppedPolicy
+from bmdp.policies.policy import BudgetedPolicy, SteppedPolicy
 
 if TYPE_CHECKING:
-    from bmdp.learn.fitted import StageKind
+    from bmdp.learn.evaluation import StageKind
     from bmdp.models import Model
 
 Method: TypeAlias = Literal["fitted", "importance"]

@@ -20,7 +20,7 @@ from bmdp.evaluate.statistics import (
     worst_mean,
 )
 from bmdp.evaluate.workers import Progress, play_plans
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy
 
 COST_LEVELS = (0.5, 0.9, 0.99)
 """Levels of `Evaluation.cost_quantiles`."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from bmdp.envs.slots import Facts
 from bmdp.evaluate.episodes import Job, Player, Returns, Setting
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy
 from bmdp.policies.travel import play_elsewhere, require_portable
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -14,7 +14,7 @@ from bmdp.exact.multiplier import (
     cost_range,
     optimal_frontier,
 )
-from bmdp.exact.value_iteration import Solution, StagedHullPolicy, budgeted_value_iteration
+from bmdp.exact.value_iteration import Solution, budgeted_value_iteration
 
 __all__ = [
     "AllocationPolicy",
@@ -23,7 +23,6 @@ __all__ = [
     "FiniteBMDP",
     "PlainPolicy",
     "Solution",
-    "StagedHullPolicy",
     "allocate_budgets",
     "best_paid_policy",
     "best_policy",

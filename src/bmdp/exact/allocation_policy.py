@@ -17,11 +17,16 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, mixtures_at, upper_frontier
-from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
-from bmdp.policies.protocol import Policy
-from bmdp.policies.stored import storable
-from bmdp.policies.trackers import EpisodeTracker
+from bmdp.policies.policy import (
+    Decisions,
+    EpisodeTracker,
+    Policy,
+    Randomness,
+    episode_streams,
+    idle_decisions,
+)
 from bmdp.randomness import EpisodeStreams
+from bmdp.storage import storable
 
 
 class Plan(NamedTuple):

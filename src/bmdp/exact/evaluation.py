@@ -18,7 +18,7 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import checked_grid
-from bmdp.policies.decisions import Options
+from bmdp.policies.policy import Options
 
 _ON_GRID = 1e-9  # how far from a grid point a budget may lie, relative to the grid's range
 

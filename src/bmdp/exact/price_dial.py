@@ -11,13 +11,12 @@ from bmdp.errors import ConfigError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import PlainPolicy, best_policy, cheapest_policy
 from bmdp.policies.hull import TabularQ
-from bmdp.policies.priced import PriceDial
-from bmdp.policies.staged import StagedPolicy
+from bmdp.policies.prices import PriceDial
 
 _TIE = 1e-9  # costs that are closer are equal
 
 
-def price_dial(model: FiniteBMDP, prices: Sequence[float]) -> PriceDial | StagedPolicy:
+def price_dial(model: FiniteBMDP, prices: Sequence[float]) -> PriceDial:
     """Returns what the best policy of each price does, costs and earns at every state.
 
     `MultiplierPolicy(price_dial(model, prices))` is the constrained optimum (Eq. 1) at every budget
@@ -25,7 +24,7 @@ def price_dial(model: FiniteBMDP, prices: Sequence[float]) -> PriceDial | Staged
     a price for each vertex.
 
     Args:
-        model: the BMDP; with a horizon, there is a dial for each step.
+        model: the BMDP; with a horizon, the dial counts steps.
         prices: from 0 on; `inf` looks at costs first.
 
     Raises:
@@ -40,10 +39,10 @@ def price_dial(model: FiniteBMDP, prices: Sequence[float]) -> PriceDial | Staged
     if not falling or not all(price >= 0 for price in falling):
         raise ConfigError(f"prices must be numbers from 0 on, at least one; got {list(prices)}.")
     best = [cheapest_policy(model) if p == np.inf else best_policy(model, p) for p in falling]
-    stages = [
-        PriceDial(TabularQ(*tables), np.array(falling), _TIE) for tables in _tables(model, best)
-    ]
-    return stages[0] if model.horizon is None else StagedPolicy(tuple(stages))
+    q_r, q_c = (np.stack(tables) for tables in zip(*_tables(model, best), strict=True))
+    if model.horizon is None:
+        q_r, q_c = q_r[0], q_c[0]
+    return PriceDial(TabularQ(q_r, q_c), np.array(falling), _TIE)
 
 
 def _tables(model: FiniteBMDP, best: list[PlainPolicy]) -> list[tuple[FloatArray, FloatArray]]:

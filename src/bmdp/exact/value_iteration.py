@@ -19,10 +19,7 @@ from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import QTables, checked_grid, distance, optimality_operator, zero_q
 from bmdp.frontier import Frontier
-from bmdp.policies.decisions import Randomness, episode_streams
 from bmdp.policies.hull import HullPolicy, TabularQ
-from bmdp.policies.protocol import Policy, StepTracker
-from bmdp.policies.stored import storable
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +43,16 @@ class Solution:
     converged: bool  # whether the last of them was small enough
     stages: QTables | None = None  # [H, S, A, B] each, if there is a horizon
 
-    def policy(self) -> HullPolicy | StagedHullPolicy:
-        """Returns the greedy policy; with a horizon, one that looks at the clock."""
-        if self.stages is not None:
-            return StagedHullPolicy(*self.stages, self.beta_grid)
-        return HullPolicy(TabularQ(self.q_r, self.q_c), self.beta_grid)
+    def policy(self) -> HullPolicy:
+        """Returns the greedy policy; with a horizon, one that counts steps.
+
+        >>> from bmdp.exact.textbook import payments
+        >>> policy = budgeted_value_iteration(payments(2).model, [0.0, 0.5, 1.0, 1.5]).policy()
+        >>> [policy.frontier(0, step).costs.tolist() for step in (0, 1)]
+        [[0.0, 0.5, 1.5], [0.0, 1.0]]
+        """
+        tables = (self.q_r, self.q_c) if self.stages is None else self.stages
+        return HullPolicy(TabularQ(*tables), self.beta_grid)
 
     def frontier(self, state: int) -> Frontier:
         """Returns what the solution promises from a state."""
@@ -124,41 +126,3 @@ def budgeted_value_iteration(
             progress(len(residuals), residuals[-1])
     by_step = QTables(*(np.stack(t) for t in zip(*stages, strict=True))) if stages else None
     return Solution(q.q_r, q.q_c, grid, read_only(np.array(residuals)), converged, by_step)
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class StagedHullPolicy(Policy):
-    """The greedy policy of one Q-function for each step of an episode. Episode form only.
-
-    Paper: Algorithm 3, at each step.
-
-    >>> from bmdp.exact.textbook import payments
-    >>> policy = budgeted_value_iteration(payments(2).model, [0.0, 0.5, 1.0, 1.5]).policy()
-    >>> [policy.at_step(step).frontier(0).costs.tolist() for step in (0, 1)]
-    [[0.0, 0.5, 1.5], [0.0, 1.0]]
-    """
-
-    q_r: FloatArray  # [H, S, A, B], as seen from each step
-    q_c: FloatArray  # [H, S, A, B], likewise
-    beta_grid: FloatArray  # [B], budgets that can be handed on
-
-    why_no_one_step_form = "looks at the clock"
-
-    @property
-    def budget_range(self) -> tuple[float, float]:
-        """Ends of the grid."""
-        return float(self.beta_grid[0]), float(self.beta_grid[-1])
-
-    def at_step(self, step: int) -> HullPolicy:
-        """Returns what it does at one step; the last, for later ones."""
-        step = min(step, len(self.q_r) - 1)
-        return HullPolicy(TabularQ(self.q_r[step], self.q_c[step]), self.beta_grid)
-
-    def frontier(self, state: int) -> Frontier:
-        """Returns what the policy promises from a state at the first step."""
-        return self.at_step(0).frontier(state)
-
-    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
-        """Starts `N` episodes."""
-        return StepTracker(self, budgets, episode_streams(rng, states))

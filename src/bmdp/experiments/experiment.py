@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bmdp.errors import StoreError
-from bmdp.learn.whole_files import write_text
+from bmdp.storage import write_text
 
 Piece = dict[str, Any]
 """What JSON can say."""

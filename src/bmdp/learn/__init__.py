@@ -3,25 +3,32 @@
 Importing this package imports torch.
 """
 
-from bmdp.learn.bftq import BFTQ
 from bmdp.learn.collect import collect
-from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
-from bmdp.learn.exploration import ExplorationResult, explore
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig
-from bmdp.learn.fitted import Prediction, fitted_evaluation
-from bmdp.learn.ftq import FTQ
-from bmdp.learn.lagrangian import LagrangianFTQ
+from bmdp.learn.evaluation import Prediction, fitted_evaluation
+from bmdp.learn.explore import ExplorationResult, explore
+from bmdp.learn.fit import Backward, Iterations
+from bmdp.learn.learners import (
+    BFTQ,
+    FTQ,
+    BFTQConfig,
+    FTQConfig,
+    LagrangianConfig,
+    LagrangianFTQ,
+)
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import resume, train, train_from_data
+from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
 
 __all__ = [
     "BFTQ",
     "FTQ",
     "BFTQConfig",
+    "Backward",
     "EnvConfig",
     "Exploration",
     "ExplorationResult",
     "FTQConfig",
+    "Iterations",
     "LagrangianConfig",
     "LagrangianFTQ",
     "Prediction",

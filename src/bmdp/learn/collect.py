@@ -22,7 +22,7 @@ from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import Slots, open_slots
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy
 from bmdp.policies.travel import play_elsewhere, require_portable
 from bmdp.randomness import EpisodeStreams, stream_key
 

@@ -1,284 +1,538 @@
-"""One iteration of fitted Q: values of next states, and models fitted to them."""
+"""Fitted Q-iteration, from top to bottom.
+
+Every iteration values the next states, adds what was earned and paid on the way there, and fits a
+regressor to that:
+
+    Q(s, a, head)  <-  (r, c) + gamma * V(s', head)
+
+BFTQ, FTQ(lambda), all prices at once and the evaluation of a given policy are this one loop. They
+differ in what the next state is worth (`bmdp.learn.next_values`), and a *head* is a budget handed
+on, or a price of cost. The head changes no transition, so a row is a sample for every head.
+
+Two schedules. `Iterations` fits one model again and again, until values settle (the paper's).
+`Backward` is for known steps: a model for each step, from the last to the first, each fitted to all
+transitions, as what an action leads to depends on what is seen and not on the step. Nothing has to
+settle then. Numbers of the state that the step determines, such as a clock, are left out: the
+policy counts steps itself.
+
+Paper: Algorithm 2; Algorithm 5 is its frontier, built once for each state.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
-from bmdp.learn.fit_config import FitConfig, FTQConfig
-from bmdp.learn.targets import NextValues, cautious
-from bmdp.models.fitting import make_fitter
-from bmdp.models.problem import FitRecord, Fitter, Problem
-from bmdp.policies.crossed import MeanQ
-from bmdp.policies.hull import QFunction
-from bmdp.policies.multiplier import MultiplierPolicy
-from bmdp.policies.portfolio import Portfolio
-from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.staged import NarrowQ, StagedPolicy
+from bmdp.errors import DataError
+from bmdp.models.regressor import (
+    Bounded,
+    LearnedQ,
+    Loss,
+    Problem,
+    QModel,
+    Regressor,
+    RowSet,
+    Sizes,
+    barred,
+    combined,
+    cover,
+)
 from bmdp.randomness import named_generator
 
-Record = dict[str, Any]
-LearnedPolicy = OneStepPolicy | StagedPolicy
-"""What is learned for budgets, or for one price."""
-PricedPlay = Portfolio | MultiplierPolicy
-"""What is learned for many prices."""
-TrainedPolicy = LearnedPolicy | PricedPlay
-"""What a run leaves."""
+_CHUNK = 16_384  # next states that are valued at a time
+_N_SAMPLE = 2_000  # states by which slopes are measured and values compared
+_MOST_STEPS = 10_000  # of an episode, that can have models of their own
 
-_CHUNK = 16_384  # states that are valued at a time
+
+@dataclass(frozen=True)
+class Iterations:
+    """One model for all steps, fitted again and again.
+
+    Args:
+        n: iterations at most. If not given, as many as discounting asks for, or 100.
+        settled: stops when values will change by less than this share of their mean.
+        stop_loss: stops when the squared error of the old model on the new targets is at most this
+            (the paper's rule); 0 for never.
+
+    >>> Iterations().most(gamma=0.99), Iterations().most(gamma=1.0), Iterations(12).most(1.0)
+    (459, 100, 12)
+    """
+
+    n: int | None = None
+    settled: float = 0.01
+    stop_loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        if self.n is not None:
+            require_count("n", self.n, 1)
+        require_from_0("settled", self.settled)
+        require_from_0("stop_loss", self.stop_loss)
+
+    def most(self, gamma: float) -> int:
+        """Number of iterations, at most."""
+        if self.n is not None:
+            return self.n
+        return 100 if gamma in (0, 1) else math.ceil(math.log(0.01) / math.log(gamma))
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A model for each step of an episode, fitted from the last to the first.
+
+    Args:
+        last_step: "own": the model of the last step is fitted to the rows of that step, which may
+            have rules of its own. "shared": to all rows, as if no step were the last.
+    """
+
+    last_step: Literal["own", "shared"] = "own"
+
+    def __post_init__(self) -> None:
+        """Checks the setting."""
+        require_choice("last_step", self.last_step, ("own", "shared"))
+
+
+Schedule = Iterations | Backward
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Models that are fitted to different episodes, and check each other.
+
+    Args:
+        n: number of models; 1 for the paper's.
+        pooled: whether one more model, fitted to all episodes, acts. It has no say in targets.
+        caution: deviations over models by which the mean is moved, for all of them together; at 0
+            each values what the mean of the others chooses (cross-fitting).
+    """
+
+    n: int = 1
+    pooled: bool = False
+    caution: float = 0.0
+
+
+class Heads(NamedTuple):
+    """What values are estimated on: budgets handed on, or numbers of prices."""
+
+    values: FloatArray  # [H], rising
+    are_budgets: bool  # then they are in the unit of costs
+
+
+class Values(NamedTuple):
+    """What next states are worth."""
+
+    values: Tensor  # [n, L, 2], of (V_r, V_c), in scaled units
+    n_infeasible: int = 0  # of n * L
+
+
+class Source(NamedTuple):
+    """Where next values come from: the models of a step, and the states that are valued."""
+
+    step: int
+    states: NDArray[Any]  # [n, D], all numbers of the next states
+    sample: Tensor  # [E, m, 2, A, H], values at some of them
+    known: Tensor  # [m, A], actions that may be played there
+    units: tuple[float, float]  # of rewards and of costs
+
+
+class Worth(Protocol):
+    """Values next states, given what models say of them."""
+
+    def __call__(self, values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
+        """Returns values of the states of a part.
+
+        Args:
+            values: `[E, n, 2, A, H]`.
+            known: `[n, A]`, actions that may be played.
+            asked: heads `[H]`, or labels `[n, L]`.
+            part: of the states.
+        """
+
+
+class NextValues(Protocol):
+    """What the next state is worth: the one thing in which learners differ."""
+
+    def __call__(self, source: Source) -> Worth:
+        """Returns how next states are valued by the models of a step."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """How an iteration went."""
+
+    kind: ClassVar[str] = "iteration"
+
+    iteration: int  # from 0 on
+    step: int | None  # whose models were fitted, if steps have models of their own
+    delta: float  # squared error of the models before on the new targets
+    share_infeasible: float  # of next budgets
+    first_loss: float | None  # None where nothing was fitted
+    last_loss: float | None
+    n_steps: int  # of gradient descent
+    start_reward_low: float  # promised at the first states on the first head
+    start_cost_low: float
+    start_reward_high: float  # and on the last
+    start_cost_high: float
+    change: float | None  # share of their mean by which values will still change, as far as is seen
+    seconds_forward: float  # of the regressor's values at next states
+    seconds_frontier: float  # of what next states are worth
+    seconds_regression: float
+    seconds: float
+    is_last: bool
+    has_settled: bool | None  # of the last iteration: whether values have settled
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, for a file."""
+        return asdict(self)
 
 
 class Keeper(Protocol):
     """Keeps what a fit needs to go on after it was killed."""
 
-    def load(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """Number of iterations done (all of them, if it stopped early) and the arrays, if any."""
+    def load(self) -> tuple[int, float | None, dict[int, dict[str, Tensor]]]:
+        """Iterations done (all of them, if it stopped early), last change, arrays of steps."""
 
-    def save(self, n_done: int, arrays: dict[str, NDArray[Any]]) -> None:
-        """Keeps the arrays after an iteration."""
-
-
-class Iterating(Protocol):
-    """What is learned by one iteration after the other."""
-
-    models: Fitter
-
-    def iterate(self, iteration: int) -> Record:
-        """Does one, and tells how it went; `is_last` if there is nothing more to do."""
+    def save(
+        self, n_done: int, change: float | None, step: int, tensors: dict[str, Tensor]
+    ) -> None:
+        """Keeps what was fitted at a step."""
 
 
-def run_iterations(
-    fit: Iterating, n_iterations: int, on_record: Callable[[Record], None], keeper: Keeper | None
-) -> None:
-    """Does all iterations but those that were done before a kill."""
-    n_done = 0
-    if keeper is not None and (kept := keeper.load()) is not None:
-        n_done, arrays = kept
-        fit.models.restore(arrays)
-    for iteration in range(n_done, n_iterations):
-        record = fit.iterate(iteration)
-        on_record(record)  # before it is kept: an iteration that is done has its record
-        if keeper is not None:
-            n_done = n_iterations if record["is_last"] else iteration + 1
-            keeper.save(n_done, fit.models.arrays())
-        if record["is_last"]:
-            break
+class Iteration(NamedTuple):
+    """An iteration that was done, and what has been learned so far."""
+
+    record: Record | None  # None if it was done before a kill
+    fit: Fit
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What an iteration fits the models to, and what is known before it does."""
+def bootstrap_targets(paid: Tensor, going: Tensor, worth: Tensor | None, gamma: Tensor) -> Tensor:
+    """Sampled Bellman operator: (r, c) + gamma V(s'), and nothing after a terminal row.
 
-    budgets: Tensor  # [N, L], or the grid [B]
-    targets: Tensor  # [N, L, 2], of scaled rewards
-    is_fitted: bool  # whether the models are good enough as they are
-    record: Record
-    seconds: tuple[float, float, float]  # of the models, of frontiers, and of all so far
+    Args:
+        paid: `[n, L, 2]`, reward and cost of each row.
+        going: `[m]`, rows that are not terminal.
+        worth: `[m, L, 2]`, of their next states; None for a last step.
+        gamma: `[2]`, discounts of rewards and of costs.
 
-    @property
-    def name(self) -> str:
-        """Of the iteration, for random numbers."""
-        return f"iteration-{self.record['iteration']}"
-
-
-class Fit(ABC):
-    """Models in training on one batch, and the values that they are fitted to.
-
-    Members say what is greedy, and what policy comes of it.
+    Paper: the operator T-hat of Section 3.1.
     """
+    targets = paid.clone()
+    if worth is not None:
+        targets[going] += gamma * worth
+    return targets
 
-    def __init__(
+
+def fit_q(  # noqa: PLR0913
+    batch: TransitionBatch,
+    regressor: Regressor,
+    next_values: NextValues,
+    *,
+    heads: Heads,
+    gammas: tuple[float, float],
+    schedule: Schedule,
+    ensemble: Ensemble,
+    seed: int,
+    device: str = "auto",
+    bounded: bool = False,
+    keeper: Keeper | None = None,
+) -> Iterator[Iteration]:
+    """Fits (Q_r, Q_c) to the batch, and yields after every iteration.
+
+    Args:
+        batch: transitions.
+        regressor: what is fitted.
+        next_values: what next states are worth.
+        heads: budgets handed on, in cost, or numbers of prices.
+        gammas: discounts of rewards and of costs.
+        schedule: one model again and again, or one for each step.
+        ensemble: how many models.
+        seed: of all that is random.
+        device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        bounded: whether no value is believed beyond its targets.
+        keeper: of what is needed to go on after a kill.
+
+    Paper: Algorithm 2.
+    """
+    fit = Fit(
+        batch, regressor, heads, gammas, schedule, ensemble, seed, torch_device(device), bounded
+    )
+    q, n_all = fit.q, fit.n_iterations
+    n_done, change = 0, None
+    if keeper is not None:
+        n_done, change, kept = keeper.load()
+        for step, tensors in kept.items():
+            q.set_step(step, tensors)
+    if n_done >= n_all:  # it was killed after its last iteration
+        yield Iteration(None, fit)
+    for k in range(n_done, n_all):
+        begin = time.perf_counter()
+        step, source, rows = fit.plan(k)
+        labels = q.labels(k, fit.device)  # the budgets at which rows are fitted
+        # What the next states are worth, by the models of the iteration, or of the step, before.
+        worth, clock = fit.worth(next_values, source, rows, labels)
+        paid = fit.paid(rows)[:, None].expand(-1, labels.shape[-1], -1)
+        targets = bootstrap_targets(paid, fit.going(rows), worth.values, fit.discounts)
+        delta = q.error(step, rows, labels, targets)
+        is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
+        loss, has_settled, at = None, False, time.perf_counter()
+        if not is_fitted:
+            before = fit.at_sample(step)
+            loss = q.fit(step, rows, labels, targets, f"iteration-{k}")
+            change, has_settled = fit.settled(before, fit.at_sample(step), change)
+        regression = time.perf_counter() - at
+        is_last = is_fitted or has_settled or k + 1 == n_all
+        record = Record(
+            iteration=k,
+            step=step if fit.n_steps > 1 else None,
+            delta=delta,
+            share_infeasible=worth.n_infeasible / max(1, targets.shape[0] * targets.shape[1]),
+            **_losses(loss),
+            **fit.promised(next_values, step),
+            change=change,
+            seconds_forward=clock[0],
+            seconds_frontier=clock[1],
+            seconds_regression=regression,
+            seconds=time.perf_counter() - begin,
+            is_last=is_last,
+            has_settled=(fit.n_steps > 1 or is_fitted or has_settled) if is_last else None,
+        )
+        yield Iteration(record, fit)
+        if keeper is not None:  # after it was told of: an iteration that is kept has its record
+            keeper.save(n_all if is_last else k + 1, change, step, q.step_tensors(step))
+        if is_last:
+            return
+
+
+class NextStates(NamedTuple):
+    """Next states of the rows of a set that go on, each once where many are the same."""
+
+    states: NDArray[Any]  # [n, D], all numbers
+    embedded: Tensor  # as the regressor reads them
+    known: Tensor  # [n, A], actions that may be played there
+    which: Tensor | None  # [m], which of them follows each row; None if each has its own
+
+
+class Fit:
+    """A regressor in training on a batch, and all that does not change from one iteration to the next."""
+
+    def __init__(  # noqa: PLR0913
         self,
-        config: FitConfig,
         batch: TransitionBatch,
+        regressor: Regressor,
+        heads: Heads,
+        gammas: tuple[float, float],
+        schedule: Schedule,
+        ensemble: Ensemble,
         seed: int,
         device: torch.device,
-        *,
-        folds: IntArray | None = None,
-        columns: IntArray | None = None,
+        bounded: bool,
     ) -> None:
-        """Makes models that know nothing.
-
-        Args:
-            config: settings.
-            batch: transitions.
-            seed: of all that is random.
-            device: of the models.
-            folds: `[N]`, of the rows; drawn, if not given.
-            columns: of states, that the models see; all, if not given.
-        """
-        self.config, self.batch, self.seed, self.device = config, batch, seed, device
-        self.columns = columns
-        self.reward_scale = reward_scale(config, batch.reward)
-        n_models = config.n_models
-        if folds is None:
-            folds = batch.folds(n_models, named_generator(seed, "fit/folds"))
-        self.members = folds == np.arange(n_models)[:, None]  # [E, N]
-        if config.acting == "pooled" and n_models > 1:
-            self.members = np.vstack((self.members, np.ones_like(self.members[:1])))
+        """Makes models that know nothing."""
+        self.batch, self.schedule, self.ensemble, self.device = batch, schedule, ensemble, device
+        self.gammas, self.units = gammas, (_unit(batch.reward), _unit(batch.cost))
+        head_unit = self.units[1] if heads.are_budgets else 1.0
+        self.n_steps = 1 if isinstance(schedule, Iterations) else _n_steps(batch)
+        told = told_by_step(batch.state, batch.step) if self.n_steps > 1 else None
+        every = np.arange(batch.state_size)
+        self.columns: IntArray = every if told is None else every[~told]
+        self.taken: BoolArray = np.bincount(batch.action, minlength=batch.n_actions) > 0
+        self.members = _members(batch, ensemble, seed)
         problem = Problem(
-            states=self._seen(batch.state),
+            states=np.asarray(batch.state, np.float64)[:, self.columns],
             actions=batch.action,
             members=self.members,
-            n_actions=batch.n_actions,
-            beta_grid=config.beta_grid,
-            reward_scale=self.reward_scale,
+            outcomes=np.column_stack((batch.reward, batch.cost, batch.next_state)),
+            sizes=Sizes(
+                n_members=len(self.members),
+                n_steps=self.n_steps,
+                n_actions=batch.n_actions,
+                n_numbers=len(self.columns),
+                heads=tuple((np.asarray(heads.values, np.float64) / head_unit).tolist()),
+            ),
             seed=seed,
+            budgets=None if batch.budget is None else batch.budget / head_unit,
         )
-        self.models = self._make_models(problem)
-        self.grid = torch.tensor(config.beta_grid, dtype=torch.float32, device=device)
-        starts = batch.starts()
-        self.starts = self._seen(batch.state[starts if len(starts) else slice(None)][:1000])
+        q = regressor.empty(problem.sizes)
+        self.q: QModel = (Bounded(q) if bounded else q).to(device)
+        self.q.prepare(problem)
+        self.discounts = torch.tensor(gammas, dtype=torch.float32, device=device)
+        self._next: dict[str, NextStates] = {}
+        rows = batch.starts()
+        rows = rows if len(rows) else np.arange(len(batch))
+        self.starts = self.embedded(batch.state[rows[:1000]])
+        self._sample = self.embedded(batch.state[:: max(1, len(batch) // _N_SAMPLE)])
+        self.stop_loss = schedule.stop_loss if isinstance(schedule, Iterations) else 0.0
 
-    def iterate(self, iteration: int, source: Fitter | None = None) -> Record:
-        """Values the next states, by these models or by others, and fits the models to that."""
-        prepared = self.prepare(iteration, source)
-        begin = time.perf_counter()
-        fitted = None
-        if not prepared.is_fitted:
-            fitted = self.models.fit(prepared.name, prepared.budgets, prepared.targets)
-        return self.finish(prepared, fitted, begin)
+    @cached_property
+    def n_iterations(self) -> int:
+        """Number of iterations at most, or of steps."""
+        if isinstance(self.schedule, Iterations):
+            return self.schedule.most(max(self.gammas))
+        return self.n_steps
 
-    def prepare(self, iteration: int, source: Fitter | None = None) -> Prepared:
-        """Values the next states, by these models or by others."""
-        begin = time.perf_counter()
-        budgets = self._labels(iteration)
-        forward = frontier = 0.0
-        n_infeasible = 0
-        own = torch.tensor(
-            np.stack((self.batch.reward / self.reward_scale, self.batch.cost), axis=-1),
-            dtype=torch.float32,
-            device=self.device,
-        )
-        targets = own[:, None].expand(-1, budgets.shape[-1], -1).clone()
-        if source is not None or iteration > 0:
-            rows = np.flatnonzero(~self.batch.terminal)
-            discount = targets.new_tensor([self.config.gamma, self.config.discount_of_costs])
-            for first in range(0, len(rows), _CHUNK):
-                part = rows[first : first + _CHUNK]
-                at = time.perf_counter()
-                values = (source or self.models).grid(self._seen(self.batch.next_state[part]))
-                self._wait()
-                forward += time.perf_counter() - at
-                at = time.perf_counter()
-                found = self._next_values(values, part, budgets)
-                places = torch.tensor(part, device=self.device)
-                targets[places] += discount * found.values
-                n_infeasible += found.n_infeasible
-                self._wait()
-                frontier += time.perf_counter() - at
-        delta = self.models.error(budgets, targets)
-        record: Record = {
-            "iteration": iteration,
-            "delta": delta,
-            "share_infeasible": n_infeasible / max(1, len(targets) * targets.shape[1]),
-        }
-        is_fitted = source is None and iteration > 0 and delta <= self.config.stop_delta
-        seconds = (forward, frontier, time.perf_counter() - begin)
-        return Prepared(budgets, targets, is_fitted, record, seconds)
+    def plan(self, k: int) -> tuple[int, int | None, RowSet]:
+        """The step that iteration k fits, the one that its next values come from, and its rows."""
+        if isinstance(self.schedule, Iterations):
+            return 0, None if k == 0 else 0, self.rows("all")
+        step = self.n_steps - 1 - k
+        if k > 0:
+            return step, step + 1, self.rows("others")
+        return step, None, self.rows("all" if self.schedule.last_step == "shared" else "last")
 
-    def finish(self, prepared: Prepared, fitted: FitRecord | None, begin: float) -> Record:
-        """How an iteration went whose fit, if there was one, began at a time of the clock."""
-        record = prepared.record | (fitted.as_dict() if fitted is not None else {})
-        record |= self._promised()
-        forward, frontier, before = prepared.seconds
-        regression = time.perf_counter() - begin
-        is_end = prepared.record["iteration"] + 1 == self.config.iterations
-        return record | {
-            "seconds_forward": forward,
-            "seconds_frontier": frontier,
-            "seconds_regression": regression,
-            "seconds": before + regression,
-            "is_last": prepared.is_fitted or is_end,
-        }
+    def rows(self, name: str) -> RowSet:
+        """A set of rows: "all", "last" of the last step, "others" of those before."""
+        if name == "all":
+            return RowSet(name, np.arange(len(self.batch)))
+        assert self.batch.step is not None
+        is_last = self.batch.step == self.n_steps - 1
+        positions = np.flatnonzero(is_last if name == "last" else ~is_last)
+        if not all(mask[positions].any() for mask in self.members):
+            raise DataError(
+                f"every model of the ensemble needs rows; the {name} step"
+                f"{'' if name == 'last' else 's'} have {len(positions)} transitions."
+            )
+        return RowSet(name, positions)
 
-    @abstractmethod
-    def policy(self) -> OneStepPolicy:
-        """What the models have learned."""
+    def paid(self, rows: RowSet) -> Tensor:
+        """Rewards and costs of rows, scaled, `[n, 2]`."""
+        both = (self.batch.reward / self.units[0], self.batch.cost / self.units[1])
+        paid = np.stack(both, axis=-1)[rows.positions]
+        return torch.tensor(paid, dtype=torch.float32, device=self.device)
 
-    @abstractmethod
-    def _greedy(self, choosing: Tensor, valuing: Tensor, asked: Tensor) -> NextValues:
-        """What is best by values `[n, 2, A, B]`, valued by others, at what is asked for.
+    def going(self, rows: RowSet) -> Tensor:
+        """Which rows of a set are not terminal."""
+        going = np.flatnonzero(~self.batch.terminal[rows.positions])
+        return torch.from_numpy(going).to(self.device)
 
-        That is `[n, L]`, or `[L]` for all.
+    def worth(
+        self, next_values: NextValues, source: int | None, rows: RowSet, labels: Tensor
+    ) -> tuple[Any, tuple[float, float]]:
+        """What the next states of the rows that go on are worth, and seconds of its two parts."""
+        if source is None:
+            return _NOTHING, (0.0, 0.0)
+        states = self._next_states(rows, one_each=labels.ndim > 1)
+        if len(states.states) == 0:
+            return _NOTHING, (0.0, 0.0)
+        value = next_values(self._source(source, states))
+        found, n_infeasible, forward, frontier = [], 0, 0.0, 0.0
+        asked = labels
+        if labels.ndim > 1:
+            positions = torch.from_numpy(rows.positions).to(self.device)
+            asked = labels[positions[self.going(rows)]]
+        for part in cover(len(states.states), _CHUNK):
+            at = time.perf_counter()
+            values = self.q.read(states.embedded[part], source)[: self.ensemble.n]
+            self._wait()
+            forward, at = forward + time.perf_counter() - at, time.perf_counter()
+            own = asked if asked.ndim == 1 else asked[part]
+            valued = value(values, states.known[part], own, part)
+            found.append(valued.values)
+            n_infeasible += valued.n_infeasible
+            self._wait()
+            frontier += time.perf_counter() - at
+        joined = torch.cat(found)
+        if states.which is not None:
+            n_infeasible = n_infeasible * len(states.which) // len(joined)
+            joined = joined[states.which]
+        return Values(joined, n_infeasible), (forward, frontier)
+
+    def _source(self, step: int, states: NextStates) -> Source:
+        """The models of a step, and what they say at a sample of states."""
+        every = max(1, len(states.states) // _N_SAMPLE)
+        sample = self.q.read(states.embedded[::every], step)[: self.ensemble.n]
+        return Source(step, states.states, sample, states.known[::every], self.units)
+
+    def _next_states(self, rows: RowSet, *, one_each: bool) -> NextStates:
+        if rows.name not in self._next:
+            at = rows.positions[~self.batch.terminal[rows.positions]]
+            states, which = self.batch.next_state[at], None
+            if not one_each and _repeat(states):
+                states, inverse = np.unique(states, axis=0, return_inverse=True)
+                which = torch.from_numpy(inverse.ravel()).to(self.device)
+            embedded = self.embedded(states)
+            self._next[rows.name] = NextStates(states, embedded, self.known(embedded), which)
+        return self._next[rows.name]
+
+    def embedded(self, states: NDArray[Any]) -> Tensor:
+        """States `[n, D]` as the regressor reads them, without a clock."""
+        seen = np.asarray(states, np.float64)[:, self.columns]
+        return self.q.embed(torch.from_numpy(np.ascontiguousarray(seen)).to(self.device))
+
+    def known(self, embedded: Tensor) -> Tensor:
+        """Actions that may be played at embedded states, `[n, A]`: those that the data know."""
+        taken = torch.from_numpy(self.taken).to(self.device).expand(len(embedded), -1)
+        known = self.q.known(embedded)
+        if known is None:
+            return taken
+        known = known & taken
+        return torch.where(known.any(1, keepdim=True), known, taken)
+
+    def acting(self, embedded: Tensor, step: int) -> Tensor:
+        """What the policy acts on at embedded states, `[1, n, 2, A, H]`."""
+        values = self.q.read(embedded, step)
+        if self.ensemble.pooled and self.ensemble.n > 1:
+            return values[-1:]
+        return combined(values, self.ensemble.caution)[None]
+
+    def at_states(self, step: int) -> Tensor:
+        """What the policy acts on at a sample of states, `[n, 2, A, H]`, unknown actions barred."""
+        return barred(self.acting(self._sample, step)[0], self.known(self._sample))
+
+    def at_sample(self, step: int) -> Tensor | None:
+        """Values at a sample of states, by which it is seen whether they settle."""
+        return self.acting(self._sample, step) if self.n_steps == 1 else None
+
+    def settled(
+        self, before: Tensor | None, after: Tensor | None, change: float | None
+    ) -> tuple[float | None, bool]:
+        """The share of their mean by which values will still change, and whether that is little.
+
+        Changes shrink by the discount at least, or as they have shrunk last.
         """
+        if before is None or after is None or not isinstance(self.schedule, Iterations):
+            return None, False
+        moved = (after - before).abs().mean((0, 1, 3)).amax(-1)  # [2]
+        size = after.abs().mean((0, 1, 3)).amax(-1)
+        shares = torch.where(moved > 0, moved / size.clamp(min=1e-30), 0.0)
+        now = float(shares.max())
+        gamma = max(self.gammas)
+        rate = min(0.99, max(gamma if gamma < 1 else 0.9, now / change if change else 0.0))
+        return now, now * rate / (1 - rate) <= self.schedule.settled
 
-    @abstractmethod
-    def _ends(self) -> Tensor:
-        """What is asked for, `[2]`, where least and where most is spent."""
-
-    def _make_models(self, problem: Problem) -> Fitter:
-        """Models that know nothing."""
-        return make_fitter(self.config.model, problem, self.config.regression, self.device)
-
-    def _learned(self) -> QFunction:
-        """What a policy acts on: the model, the mean of several, or the pooled one."""
-        results = [self._result(e) for e in range(len(self.members))]
-        if len(results) == 1 or self.config.acting == "pooled":
-            return results[-1]
-        caution = self.config.caution if self.config.valuation == "pessimistic" else 0.0
-        return MeanQ(tuple(results), caution)
-
-    def _result(self, model: int) -> QFunction:
-        """A trained model, as a function of all that is seen."""
-        found = self.models.result(model)
-        return found if self.columns is None else NarrowQ(found, self.columns)
-
-    def _seen(self, states: NDArray[Any]) -> NDArray[Any]:
-        """What the models see of states."""
-        return states if self.columns is None else states[:, self.columns]
-
-    def _labels(self, iteration: int) -> Tensor:
-        """Where rows are fitted: the grid `[B]`."""
-        return self.grid
-
-    def _next_values(self, values: Tensor, rows: NDArray[Any], budgets: Tensor) -> NextValues:
-        """Values of next states `[n, L, 2]` by models `[E, n, 2, A, B]`.
-
-        Each model values what the mean of the others chooses, and the mean over all models is
-        taken; or all models do both together, with caution.
-        """
-        values = values[: self.config.n_models]
-        asked = budgets if budgets.ndim == 1 else budgets[torch.tensor(rows)]
-        if self.config.valuation in ("self", "pessimistic"):
-            one = self._together(values)
-            return self._greedy(one, one, asked)
-        total = values.sum(dim=0)
-        parts = [self._greedy((total - own) / (len(values) - 1), own, asked) for own in values]
-        mean = torch.stack([part.values for part in parts]).mean(dim=0)
-        return NextValues(mean, sum(part.n_infeasible for part in parts) // len(parts))
-
-    def _together(self, values: Tensor) -> Tensor:
-        """What the policy acts on `[n, 2, A, B]`, given what its models say `[E, n, 2, A, B]`."""
-        if self.config.valuation == "pessimistic":
-            return cautious(values, self.config.caution)
-        return values[-1] if self.config.acting == "pooled" else values.mean(dim=0)
-
-    def at_starts(self, asked: Tensor) -> Tensor:
-        """What the models promise at the first states, (V_r, V_c) of scaled rewards, `[L, 2]`."""
-        values = self._together(self.models.grid(self.starts))
-        return self._greedy(values, values, asked).values.mean(dim=0)
-
-    def _promised(self) -> Record:
-        """What the models promise at the ends."""
-        (low_r, low_c), (high_r, high_c) = self.at_starts(self._ends()).tolist()
-        scale = self.reward_scale
+    def promised(self, next_values: NextValues, step: int) -> dict[str, Any]:
+        """What the policy promises at the first states on the first and on the last head."""
+        values = self.acting(self.starts, step)
+        known = self.known(self.starts)
+        value = next_values(Source(step, self.batch.state[:0], values, known, self.units))
+        heads = torch.tensor(self.q.sizes.heads, dtype=torch.float32, device=self.device)
+        asked = heads[[0, -1]] if len(heads) > 1 else heads
+        found = value(values, known, asked, slice(0, 0)).values.mean(dim=0)
+        (low_r, low_c), (high_r, high_c) = found[0].tolist(), found[-1].tolist()
         return {
-            "start_reward_low": low_r * scale,
-            "start_cost_low": low_c,
-            "start_reward_high": high_r * scale,
-            "start_cost_high": high_c,
+            "start_reward_low": low_r * self.units[0],
+            "start_cost_low": low_c * self.units[1],
+            "start_reward_high": high_r * self.units[0],
+            "start_cost_high": high_c * self.units[1],
         }
+
+    def q_function(self) -> LearnedQ:
+        """Returns what a policy acts on: the model, the mean of several, or the pooled one."""
+        n, pooled = self.ensemble.n, self.ensemble.pooled and self.ensemble.n > 1
+        model = self.q.select([n] if pooled else list(range(n)))
+        caution = 0.0 if pooled else self.ensemble.caution
+        return LearnedQ(model, self.columns, self.taken, *self.units, caution)
 
     def _wait(self) -> None:
         """Waits for the GPU, so that seconds are told apart."""
@@ -286,7 +540,71 @@ class Fit(ABC):
             torch.cuda.synchronize(self.device)
 
 
-def reward_scale(config: FitConfig | FTQConfig, rewards: FloatArray) -> float:
-    """What rewards are divided by: the setting, or the largest magnitude of the data."""
-    largest = float(np.abs(rewards).max())
-    return config.reward_scale or (largest if largest > 0 else 1.0)
+_NOTHING = Values(None)  # type: ignore[arg-type]
+
+
+def torch_device(name: str) -> torch.device:
+    """Returns the device of a name; "auto" is the GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def told_by_step(states: NDArray[Any], steps: IntArray | None) -> BoolArray:
+    """Which numbers of states `[N, D]` the step determines, `[D]`: a clock, but not all of them.
+
+    >>> told_by_step(np.array([[0.0, 1.0], [0.0, 2.0], [0.5, 1.0]]), np.array([0, 0, 1])).tolist()
+    [True, False]
+    """
+    told = np.ones(states.shape[1], np.bool_)
+    assert steps is not None
+    for step in np.unique(steps):
+        told &= np.ptp(states[steps == step], axis=0) == 0
+    return told & ~told.all()
+
+
+def _n_steps(batch: TransitionBatch) -> int:
+    if batch.step is None:
+        raise DataError(
+            "a schedule by steps needs a batch with steps; this one has none. Give step, or use "
+            "schedule=Iterations()."
+        )
+    n_steps = int(batch.step.max()) + 1
+    if n_steps > _MOST_STEPS:
+        raise DataError(
+            f"step must be below {_MOST_STEPS} for a model of each step; got {n_steps - 1}."
+        )
+    return n_steps
+
+
+def _members(batch: TransitionBatch, ensemble: Ensemble, seed: int) -> BoolArray:
+    """Rows of each model, `[E, N]`; the pooled one comes last."""
+    n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
+    if n_episodes < ensemble.n:
+        raise DataError(
+            f"an ensemble of {ensemble.n} needs as many episodes, as each model is fitted to its "
+            f"own; got {n_episodes}. Use ensemble=1."
+        )
+    folds = batch.folds(ensemble.n, named_generator(seed, "fit/folds"))
+    members: BoolArray = folds == np.arange(ensemble.n)[:, None]
+    if ensemble.pooled and ensemble.n > 1:
+        members = np.vstack((members, np.ones_like(members[:1])))
+    return members
+
+
+def _unit(values: FloatArray) -> float:
+    """The largest magnitude of the data, or 1."""
+    largest = float(np.abs(values).max())
+    return largest if largest > 0 else 1.0
+
+
+def _repeat(states: NDArray[Any]) -> bool:
+    """Whether many of the states are the same, by a look at some."""
+    some = states[:: max(1, len(states) // _N_SAMPLE)]
+    return len(some) > 0 and 2 * len(np.unique(some, axis=0)) <= len(some)
+
+
+def _losses(loss: Loss | None) -> dict[str, Any]:
+    if loss is None:
+        return {"first_loss": None, "last_loss": None, "n_steps": 0}
+    return {"first_loss": loss.first, "last_loss": loss.last, "n_steps": loss.n_steps}

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bmdp.checks import require_name
-from bmdp.learn.config import EnvConfig, Exploration, TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig
+from bmdp.learn.fit import Backward, Iterations
+from bmdp.learn.learners import BFTQConfig, FTQConfig
+from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression
 
 
@@ -33,33 +34,33 @@ def preset(name: str) -> TrainingSpec:
 
     >>> preset("paper-corridors").learner.n_budgets
     101
-    >>> preset("corridors").learner.stages
-    'alike'
+    >>> preset("corridors").learner.schedule
+    Backward(last_step='shared')
     """
     require_name("preset", name, PRESETS)
     return PRESETS[name]()
 
 
 def _paper(encoder: int, steps: int, iterations: int, decay: float, gamma: float) -> BFTQConfig:
-    """What the paper's tables have in common."""
+    """Settings that the paper's tables have in common."""
+    regression = Regression(
+        steps=steps,
+        weight_decay=decay,
+        clip=1.0,
+        stop_loss=1e-3,
+        start="restart",
+        keep_moments=True,
+    )
     return BFTQConfig(
         gamma=gamma,
         n_budgets=101,
-        model=EncoderNet((256, 128, 64), (encoder,), reading="code", inputs="raw"),
-        regression=Regression(
-            steps=steps,
-            weight_decay=decay,
-            clip=1.0,
-            stop_loss=1e-3,
-            start="restart",
-            keep_moments=True,
+        model=EncoderNet(
+            (256, 128, 64), (encoder,), reading="code", labels="stored", regression=regression
         ),
-        iterations=iterations,
-        stop_delta=1e-3,
-        valuation="self",
+        schedule=Iterations(iterations, settled=0.0, stop_loss=1e-3),
+        ensemble=1,
         slope_cap=0.0,
-        cost_floor=-1e9,
-        labels="stored",
+        costs_from_zero=False,
     )
 
 
@@ -78,7 +79,9 @@ def _paper_slot_filling() -> TrainingSpec:
 
 
 def _paper_driving() -> TrainingSpec:
-    learner = replace(_paper(50, 5000, 15, 5e-4, 0.9), cost_floor=0.0, labels="uniform")
+    learner = _paper(50, 5000, 15, 5e-4, 0.9)
+    assert isinstance(learner.model, EncoderNet)
+    learner = replace(learner, costs_from_zero=True, model=replace(learner.model, labels="uniform"))
     return TrainingSpec(
         EnvConfig("two-way", {"observation": "time-to-collision"}),
         learner,
@@ -88,16 +91,15 @@ def _paper_driving() -> TrainingSpec:
 
 def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> TrainingSpec:
     """The paper's fitted Q-iteration for the same task."""
-    assert isinstance(spec.learner, BFTQConfig)
+    assert isinstance(spec.learner, BFTQConfig) and isinstance(spec.learner.model, EncoderNet)
     regression = replace(
-        spec.learner.regression, steps=steps, learning_rate=rate, weight_decay=decay
+        spec.learner.model.regression, steps=steps, learning_rate=rate, weight_decay=decay
     )
     learner = FTQConfig(
         gamma=spec.learner.gamma,
-        model=FrontierNet((128, 64, 32), "free", "raw"),
-        regression=regression,
-        iterations=spec.learner.iterations,
-        stop_delta=spec.learner.stop_delta,
+        model=FrontierNet((128, 64, 32), "free", "raw", regression),
+        schedule=spec.learner.schedule,
+        ensemble=1,
     )
     return replace(spec, learner=learner)
 
@@ -109,12 +111,9 @@ def _corridors() -> TrainingSpec:
             gamma=1.0,
             n_budgets=21,
             model=KernelModel(),
-            stages="alike",
-            folds=3,
-            acting="pooled",
-            slope_cap=15.0,
+            schedule=Backward(last_step="shared"),
         ),
-        Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, move=0.1, bonus="targets", weight=0.3),
+        Exploration(10, 500, decay=1e-3, floor=0.15, hold=5, move=0.1, optimism=0.3),
     )
 
 
@@ -125,11 +124,9 @@ def _slot_filling() -> TrainingSpec:
             gamma=1.0,
             n_budgets=11,
             model=KernelModel(100),
-            stages="shared",
-            valuation="pessimistic",
-            folds=5,
+            schedule=Backward(),
+            ensemble=5,
             caution=0.5,
-            slope_cap=10.0,
         ),
         Exploration(10, 500, decay=1e-3, floor=0.15),
     )
@@ -142,9 +139,8 @@ def _two_way() -> TrainingSpec:
             gamma=0.9,
             n_budgets=11,
             model=KernelModel(300, (1.0, 2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1, 1.0)),
-            stages="alike",
-            acting="pooled",
-            slope_cap=50.0,
+            schedule=Backward(last_step="shared"),
+            ensemble=2,
         ),
         Exploration(10, 500, decay=1e-3, floor=0.15),
     )

@@ -1,22 +1,37 @@
-"""Models of (Q_r, Q_c): networks, and whatever else can be fitted to targets."""
+"""Regressors of (Q_r, Q_c). Importing this package imports torch."""
 
-from bmdp.models.kernel import KernelModel, KernelQ
-from bmdp.models.linear import LinearModel, LinearQ
-from bmdp.models.networks import EncoderNet, FrontierNet, NetworkQ
-from bmdp.models.problem import Model
-from bmdp.models.settings import Regression
-from bmdp.models.table import TableModel, TableQ
+from bmdp.models.forest import ForestModel
+from bmdp.models.kernel import KernelModel
+from bmdp.models.linear import LinearModel
+from bmdp.models.networks import EncoderNet, FrontierNet, Regression
+from bmdp.models.regressor import (
+    Averager,
+    LearnedQ,
+    Loss,
+    Problem,
+    QModel,
+    Regressor,
+    RowSet,
+    Sizes,
+    regressor,
+)
+from bmdp.models.table import TableModel
 
 __all__ = [
+    "Averager",
     "EncoderNet",
+    "ForestModel",
     "FrontierNet",
     "KernelModel",
-    "KernelQ",
+    "LearnedQ",
     "LinearModel",
-    "LinearQ",
-    "Model",
-    "NetworkQ",
+    "Loss",
+    "Problem",
+    "QModel",
     "Regression",
+    "Regressor",
+    "RowSet",
+    "Sizes",
     "TableModel",
-    "TableQ",
+    "regressor",
 ]

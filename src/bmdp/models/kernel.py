@@ -7,47 +7,64 @@ are far from each other,
 
 whose weights make the squared errors plus `ridge` times w' K w least, K being the bumps of centres
 at each other. It is the mean of a Gaussian process that is told of the data at the centres alone.
-The length l and the ridge are those whose *leave-one-out* error is least: what each row would be
-given by the others, which needs no second fit.
+The length l (the bandwidth) and the ridge are those whose *leave-one-out* error is least: what each
+row would be given by the others, which needs no second fit.
 
-A value is a weighted sum of the targets nearby, with the same weights for all budgets. So the
-errors of all budgets are alike, and a frontier cannot pick the luckiest of them.
+Bumps of near centres are nearly the same. They are therefore turned into *directions*: combinations
+that are orthogonal in the sense of the kernel, and on the rows. In these a ridge is a division, and
+the leave-one-out error of every ridge follows from one decomposition.
+
+A value is a weighted sum of the targets nearby, with the same weights for all heads. So the errors
+of all heads are alike, and a frontier cannot pick the luckiest of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError
-from bmdp.models.plain import flat_states
-from bmdp.policies.stored import storable
+from bmdp.models.regressor import (
+    CHUNK,
+    Averager,
+    Loss,
+    Problem,
+    RowSet,
+    Scaling,
+    Sizes,
+    cover,
+    regressor,
+    total,
+)
 
-if TYPE_CHECKING:
-    from bmdp.models.bumps import Sums
+_BUMPS = 2**22  # bumps that are held at a time
+_N_JUDGED = 8192  # rows by which the length and the ridge are chosen, at most
+_FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are not normal
+_LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
 
 
-@storable
+@regressor
 @dataclass(frozen=True)
 class KernelModel:
     """Regression with a Gaussian kernel.
 
-    An action that never occurs has the mean target of all actions everywhere.
+    Distances grow with the root of the number of numbers of a state, and so do lengths.
 
     Args:
         centres: of bumps, for each action, at most.
-        lengths: of bumps, to choose from, in deviations of the numbers of a state.
+        lengths: of bumps, to choose from, in deviations of the numbers of a state, for two of them.
         ridges: to choose from.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
-    >>> config = BFTQConfig(gamma=0.9, model=KernelModel(), valuation="self", iterations=1)
+    >>> config = BFTQConfig(gamma=0.9, model=KernelModel(), ensemble=1)
     >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
     >>> frontier.costs.round(6).tolist(), frontier.rewards.round(6).tolist()
     ([0.0, 1.0], [0.0, 10.0])
@@ -56,8 +73,6 @@ class KernelModel:
     centres: int = 300
     lengths: tuple[float, ...] = (0.2, 0.35, 0.6, 1.0, 2.0, 4.0)
     ridges: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-
-    covers_grid: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Checks the settings."""
@@ -69,41 +84,283 @@ class KernelModel:
                 raise ConfigError(f"{name} must be numbers above 0; got {given}.")
             object.__setattr__(self, name, values)
 
+    def empty(self, sizes: Sizes) -> KernelQ:
+        """Returns models that are 0 everywhere."""
+        return KernelQ(self, sizes)
 
-@storable
-@dataclass(frozen=True, eq=False)
-class KernelQ:
-    """Q-values that are sums of bumps, in the units of the data.
 
-    >>> bump = {"centres": np.zeros((1, 1, 1)), "lengths": np.ones(1)}
-    >>> sums = {"weights": np.ones((1, 1, 2, 1)), "means": np.zeros((1, 2, 1))}
-    >>> q = KernelQ(**bump, **sums, centre=np.zeros(1), scale=np.ones(1), reward_scale=10.0)
-    >>> q(np.array([[0.0], [1.0]]))[0].round(2).tolist()  # 10, and 10 exp(-1/2)
-    [[[10.0]], [[6.07]]]
+class KernelQ(Averager):
+    """Sums of bumps.
+
+    Weights are in single precision: it is in products with them that time is spent.
     """
 
-    centres: FloatArray  # [A, C, D], of scaled states
-    lengths: FloatArray  # [A], of bumps
-    weights: FloatArray  # [A, C, 2, B], of Q_r and Q_c, float32
-    means: FloatArray  # [A, 2, B], to which bumps are added
-    centre: FloatArray  # [D], of states
-    scale: FloatArray  # [D], of states
-    reward_scale: float  # that rewards were divided by
+    common = frozenset({"centre", "scale"})
+    constant = frozenset({"centres"})
 
-    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Returns (q_r, q_c) of the states `[N, D]`, each `[N, A, B]`."""
-        import torch
+    settings: KernelModel
+    centre: Tensor  # [D], of states
+    scale: Tensor  # [D], of states
+    centres: Tensor  # [E, A, C, D], of scaled states
+    lengths: Tensor  # [E, S, A]
+    weights: Tensor  # [E, S, A, C, 2, H], float32
+    means: Tensor  # [E, S, A, 2, H]
 
-        rows = torch.from_numpy((flat_states(states) - self.centre) / self.scale)
-        values = self.sums.at(rows).numpy()
-        return values[:, 0] * self.reward_scale, values[:, 1]
+    def __init__(self, settings: KernelModel, sizes: Sizes) -> None:
+        """Makes models that are 0 everywhere."""
+        super().__init__(settings, sizes)
+        for name, value in {"centre": 0.0, "scale": 1.0}.items():
+            self.register_buffer(name, torch.full((sizes.n_numbers,), value, dtype=torch.float64))
+        self._set_centres(
+            torch.zeros((sizes.n_members, sizes.n_actions, 1, sizes.n_numbers), dtype=torch.float64)
+        )
 
-    @cached_property
-    def sums(self) -> Sums:
-        """The sums, as tensors."""
-        import torch
+    def _set_centres(self, centres: Tensor) -> None:
+        """Takes centres, and forgets what was fitted."""
+        n_members, n_steps, n_actions, _, heads = self.sizes
+        values = (2, len(heads))
+        shape = (n_members, n_steps, n_actions)
+        weights = torch.zeros((*shape, centres.shape[2], *values), device=centres.device)
+        self.register_buffer("centres", centres)
+        self.register_buffer("lengths", centres.new_ones(shape))
+        self.register_buffer("weights", weights)
+        self.register_buffer("means", centres.new_zeros((*shape, *values)))
 
-        from bmdp.models.bumps import Sums
+    def build(self, problem: Problem) -> None:
+        """Chooses centres that are far apart, for each member and action."""
+        by, device = Scaling.of(problem.states), self.centre.device
+        self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
+        rows = (problem.states - by.centre) / by.scale
+        most, found = 1, {}
+        for e, mask in enumerate(problem.members):
+            for a in range(self.sizes.n_actions):
+                own = rows[mask & (problem.actions == a)]
+                if len(own):
+                    rng = problem.generator(f"centres/{e}/{a}")
+                    found[e, a] = far_apart(own, self.settings.centres, rng)
+                    most = max(most, len(found[e, a]))
+        shape = (self.sizes.n_members, self.sizes.n_actions, most, self.sizes.n_numbers)
+        centres = np.zeros(shape)
+        for place, own in found.items():
+            centres[place][: len(own)] = own
+        self._set_centres(torch.from_numpy(centres).to(device))
+        self._n_centres = {place: len(own) for place, own in found.items()}
+        self._bases: dict[tuple[str, int, int], Basis] = {}
+        self._generator = problem.generator
 
-        arrays = (self.centres, self.lengths, self.weights, self.means)
-        return Sums(*(torch.from_numpy(np.array(array)) for array in arrays))
+    def embed(self, states: Tensor) -> Tensor:
+        """Scaled states."""
+        return (states - self.centre) / self.scale
+
+    def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
+        """Chooses a length and a ridge for each member and action, adds up sums, and solves."""
+        values = targets.transpose(1, 2)
+        first = self.loss(step, rows, values)
+        for member in range(self.sizes.n_members):
+            places = self.places(member, rows)
+            self.means[member, step] = values[places].double().mean(0)
+            self.weights[member, step] = 0
+            for action in range(self.sizes.n_actions):
+                own = self._own_places(member, action, rows)
+                if len(own):
+                    self._solve((member, step, action), rows, values[own].double())
+        return Loss(first, self.loss(step, rows, values))
+
+    def _solve(self, place: tuple[int, int, int], rows: RowSet, targets: Tensor) -> None:
+        """Solves for a member, step and action, given the targets `[n, 2, H]` of its rows."""
+        member, _, action = place
+        basis = self._basis(rows, member, action)
+        length, ridge = basis.smoothness(targets)
+        gram, turned = basis.grams(length)
+        moment = basis.added(lambda part: moments(basis.bumps(part, length), targets[part]))
+        mean = moment[0] / gram[0, 0]
+        left = moment[1:] - gram[1:, :1] * mean  # moments of targets without their mean
+        weights = turned.root @ (turned.root.T @ left / (turned.sizes + ridge)[:, None])
+        self.means[place] = mean.view(targets.shape[1:])
+        self.lengths[place] = length
+        self.weights[place][: len(weights)] = weights.view(-1, *targets.shape[1:]).float()
+
+    def _own_places(self, member: int, action: int, rows: RowSet) -> Tensor:
+        """Where in a set the rows of a member and an action are."""
+        key = rows.name, member * self.sizes.n_actions + action + self.sizes.n_members
+        if key not in self._own:
+            places = self.places(member, rows)
+            self._own[key] = places[self._actions[self.positions(rows)[places]] == action]
+        return self._own[key]
+
+    def _basis(self, rows: RowSet, member: int, action: int) -> Basis:
+        """Bumps at the rows of one member and action, which are the same at every fit."""
+        key = rows.name, member, action
+        if key not in self._bases:
+            own = self._own_places(member, action, rows)
+            stretch = max(1.0, (self.sizes.n_numbers / 2) ** 0.5)
+            self._bases[key] = Basis(
+                self._rows[self.positions(rows)[own]],
+                self.centres[member, action, : self._n_centres[member, action]],
+                tuple(stretch * length for length in self.settings.lengths),
+                self.settings.ridges,
+                self._generator(f"judged/{rows.name}/{member}/{action}"),
+            )
+        return self._bases[key]
+
+    def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
+        """Values of one model, `[n, 2, A, H]`."""
+        weights = self.weights[member, step]
+        n_actions, n_centres, _, n_heads = weights.shape
+        centres = self.centres[member].flatten(0, 1)
+        lengths = self.lengths[member, step].repeat_interleave(n_centres)
+        flat = weights.flatten(2)
+        values = embedded.new_empty((len(embedded), 2, n_actions, n_heads), dtype=torch.float32)
+        for part in cover(len(embedded), max(1, _BUMPS // (n_actions * (n_centres + 2 * n_heads)))):
+            near = bumps(embedded[part], centres, lengths, flat.dtype)
+            sums = torch.bmm(near.view(-1, n_actions, n_centres).transpose(0, 1), flat)
+            values[part] = sums.view(n_actions, -1, 2, n_heads).permute(1, 2, 0, 3)
+        return values + self.means[member, step].transpose(0, 1)
+
+
+class Directions(NamedTuple):
+    """Combinations of bumps that are orthogonal, on some rows and in the sense of the kernel."""
+
+    root: Tensor  # [C, M], combinations
+    sizes: Tensor  # [M], sums of their squares on the rows
+
+
+class Judge(NamedTuple):
+    """From it the leave-one-out errors of one length follow, in single precision."""
+
+    features: Tensor  # [n, M], directions at the rows
+    shrunk: Tensor  # [R, M], what a ridge leaves of a direction, over its size
+    left: Tensor  # [R, n], what others have in the value of a row
+
+
+class Basis:
+    """Bumps around centres at some rows, for each length, in directions that are orthogonal."""
+
+    def __init__(
+        self,
+        rows: Tensor,
+        centres: Tensor,
+        lengths: tuple[float, ...],
+        ridges: tuple[float, ...],
+        rng: np.random.Generator,
+    ) -> None:
+        """Chooses the rows that judge smoothness: all of them, unless there are many.
+
+        Args:
+            rows: `[n, D]`.
+            centres: `[C, D]`.
+            lengths: to choose from.
+            ridges: to choose from.
+            rng: of the rows that judge.
+        """
+        self.rows, self.centres = rows, centres
+        self._lengths, self._ridges = lengths, rows.new_tensor(ridges)
+        judged = np.sort(rng.permutation(len(rows))[:_N_JUDGED])
+        self._judged = torch.from_numpy(judged).to(rows.device)
+        self._grams: dict[float, tuple[Tensor, Directions]] = {}
+        self._judges: list[Judge] = []
+
+    def bumps(self, part: slice, length: float) -> Tensor:
+        """Bumps at some of the rows, `[n, C]`."""
+        return bumps(self.rows[part], self.centres, length)
+
+    def added(self, sums: Callable[[slice], Tensor]) -> Tensor:
+        """Sums over all rows, chunk by chunk in order."""
+        return total(sums(part) for part in cover(len(self.rows), CHUNK))
+
+    def grams(self, length: float) -> tuple[Tensor, Directions]:
+        """Products of bumps with each other on the rows, `[1 + C, 1 + C]`, and directions."""
+        if length not in self._grams:
+            gram = self.added(lambda part: grams(self.bumps(part, length)))
+            self._grams[length] = gram, directions(gram[1:, 1:], self.centres, length)
+        return self._grams[length]
+
+    def smoothness(self, targets: Tensor) -> tuple[float, float]:
+        """The length and the ridge of the least leave-one-out error, on some rows and heads."""
+        n_heads = targets.shape[2]
+        heads = [0, n_heads // 2, n_heads - 1]
+        columns = targets[self._judged][:, :, heads].flatten(1)
+        deviation = columns.std(0, correction=0)
+        varies = deviation > 1e-6 * targets.abs().max()
+        columns = columns - columns.mean(0)
+        columns = (columns / torch.where(varies, deviation, torch.inf)).float()
+        errors = []
+        for judge in self._judges or self._make_judges():
+            moment = judge.features.T @ columns  # [M, K]
+            found = judge.features @ (judge.shrunk[:, :, None] * moment)  # [R, n, K]
+            errors.append(((columns - found) / judge.left[:, :, None]).square().sum((1, 2)))
+        best = int(torch.stack(errors).argmin())
+        n_ridges = len(self._ridges)
+        return self._lengths[best // n_ridges], float(self._ridges[best % n_ridges])
+
+    def _make_judges(self) -> list[Judge]:
+        """One for each length."""
+        rows = self.rows[self._judged]
+        for length in self._lengths:
+            near = bumps(rows, self.centres, length)
+            root, sizes = directions(near.T @ near, self.centres, length)
+            features = near @ root
+            shrunk = 1 / (sizes + self._ridges[:, None])
+            left = 1 - (shrunk @ features.square().T).clip(max=0.99)
+            self._judges.append(Judge(features.float(), shrunk.float(), left.float()))
+        return self._judges
+
+
+def grams(near: Tensor) -> Tensor:
+    """Products of a constant and bumps `[n, C]` with each other, summed over rows."""
+    each, both = near.sum(0), near.T @ near
+    count = near.new_full((1,), len(near))
+    top = torch.cat((count, each))[None]
+    return torch.cat((top, torch.cat((each[:, None], both), dim=1)))
+
+
+def moments(near: Tensor, targets: Tensor) -> Tensor:
+    """Products of a constant and bumps with targets `[n, 2, H]`, summed: `[1 + C, 2 * H]`."""
+    columns = targets.flatten(1)
+    return torch.cat((columns.sum(0)[None], near.T @ columns))
+
+
+def directions(gram: Tensor, centres: Tensor, length: float) -> Directions:
+    """Turns bumps into directions, given their products `[C, C]` on the rows."""
+    own, turn = _eigh(bumps(centres, centres, length))
+    kept = own > _LEAST * own[-1]
+    root = turn[:, kept] / own[kept].sqrt()
+    sizes, turn = _eigh(root.T @ gram @ root)
+    return Directions(root @ turn, sizes.clip(0))
+
+
+def bumps(
+    rows: Tensor, centres: Tensor, lengths: float | Tensor, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """How near rows `[n, D]` are to centres `[C, D]`: `[n, C]`, from 0 to 1.
+
+    Lengths are one, or one for each centre, `[C]`.
+
+    >>> rows = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+    >>> bumps(rows, rows[:1], 1.0).numpy().round(3).tolist()
+    [[1.0], [0.135]]
+    """
+    squares = torch.addmm(centres.square().sum(1), rows, centres.T, alpha=-2)
+    squares += rows.square().sum(1)[:, None]
+    squares *= -0.5 / lengths**2
+    return squares.to(dtype).clamp_(_FARTHEST, 0).exp_()
+
+
+def far_apart(rows: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
+    """Returns at most n different rows, each as far as can be from those before it.
+
+    >>> far_apart(np.array([[0.0], [0.0], [1.0], [5.0]]), 3, np.random.default_rng(0)).T.tolist()
+    [[5.0, 0.0, 1.0]]
+    """
+    chosen = [int(rng.integers(len(rows)))]
+    distance = np.square(rows - rows[chosen[0]]).sum(axis=1)
+    while len(chosen) < n and distance.max() > 0:
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.square(rows - rows[chosen[-1]]).sum(axis=1))
+    return rows[chosen]
+
+
+def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, rising, and vectors; by the CPU, which is faster at matrices of this size."""
+    sizes, vectors = torch.linalg.eigh(matrix.cpu())
+    return sizes.to(matrix.device), vectors.to(matrix.device)

@@ -3,134 +3,159 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+import torch
+from torch import Tensor
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, require_shape
-from bmdp.errors import DataError
-from bmdp.models.plain import PlainFitter, Rows, flat_states
-from bmdp.models.problem import Fitter, Problem
-from bmdp.policies.stored import storable
+from bmdp.arrays import FloatArray
+from bmdp.errors import DataError, StoreError
+from bmdp.models.regressor import Averager, Problem, Sizes, regressor
+
+_MOST = 2.0**62  # keys of cells stay below it
 
 
-@storable
+@regressor
 @dataclass(frozen=True)
 class TableModel:
-    """A table of Q-values, each the mean of its targets.
+    """A table of Q-values, each the mean of its targets. States are whole numbers.
 
-    States are whole numbers: the first column of the data. A state and action that never occur
-    together keep the value 0, in reward and cost. Where costs are never negative that is as cheap
-    as can be, so see to it that the data hold all actions at all states that matter.
+    A state and action that never occur together are not played. A model of the ensemble that lacks
+    a pair takes the mean of all models' rows; at a state that never occurs, the mean of the action.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
-    >>> config = BFTQConfig(gamma=0.9, model=TableModel(), valuation="self", iterations=1)
+    >>> config = BFTQConfig(gamma=0.9, model=TableModel(), ensemble=1)
     >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
     >>> frontier.costs.round(6).tolist(), frontier.rewards.round(6).tolist()
     ([0.0, 1.0], [0.0, 10.0])
     """
 
-    covers_grid: ClassVar[bool] = True
-
-    def fitter(self, problem: Problem) -> Fitter:
-        """Returns tables of 0, one for each row of `problem.members`."""
-        return TableFitter(problem)
+    def empty(self, sizes: Sizes) -> TableQ:
+        """Returns tables of 0."""
+        return TableQ(self, sizes)
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class TableQ:
-    """Q-values in a table, in the units of the data. A state that is not in it has value 0.
+class TableQ(Averager):
+    """Tables of means. The last cell is that of states which never occur."""
 
-    >>> q = TableQ(np.array([3, 7]), np.array([[[1.0]], [[2.0]]]), np.array([[[0.1]], [[0.2]]]))
-    >>> q(np.array([7, 5]))[0].tolist()
-    [[[2.0]], [[0.0]]]
-    """
+    common = frozenset({"least", "most", "cells", "seen"})
 
-    numbers: IntArray  # [S], of the states, rising
-    q_r: FloatArray  # [S, A, B]
-    q_c: FloatArray  # [S, A, B]
+    least: Tensor  # [D], of each number of a state
+    most: Tensor  # [D]
+    cells: Tensor  # [S], keys of the states that occur, rising
+    seen: Tensor  # [S + 1, A], which actions occur there
+    table: Tensor  # [E, steps, S + 1, 2, A, H]
 
-    def __post_init__(self) -> None:
-        """Checks the shapes."""
-        require_shape("TableQ.numbers", self.numbers, (None,), "[S]")
-        require_shape("TableQ.q_r", self.q_r, (len(self.numbers), None, None), "[S, A, B]")
-        require_shape("TableQ.q_c", self.q_c, self.q_r.shape, "[S, A, B]")
-
-    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Returns (q_r, q_c) of the states `[N]` or `[N, D]`, each `[N, A, B]`."""
-        places, known = _places(self.numbers, flat_states(states))
-        return self.q_r[places] * known[:, None, None], self.q_c[places] * known[:, None, None]
-
-
-class TableFitter(PlainFitter):
-    """Tables in training."""
-
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, settings: TableModel, sizes: Sizes) -> None:
         """Makes tables of 0."""
-        super().__init__(problem)
-        self.numbers = np.unique(_state_numbers(self._states))
-        shape = (len(self.numbers), 2, problem.n_actions, len(problem.beta_grid))
-        self.tables = np.zeros((len(problem.members), *shape))
+        super().__init__(settings, sizes)
+        for name in ("least", "most"):
+            self.register_buffer(name, torch.zeros(sizes.n_numbers, dtype=torch.float64))
+        self._set_cells(torch.zeros(0, dtype=torch.int64))
 
-    def result(self, model: int) -> TableQ:
-        """A table as it is."""
-        table = self.tables[model]
-        return TableQ(self.numbers, table[:, 0] * self.problem.reward_scale, table[:, 1].copy())
+    def _set_cells(self, cells: Tensor) -> None:
+        n_members, n_steps, n_actions, _, heads = self.sizes
+        shape = (n_members, n_steps, len(cells) + 1, 2, n_actions, len(heads))
+        device = cells.device
+        self.register_buffer("cells", cells)
+        seen = torch.zeros((len(cells) + 1, n_actions), dtype=torch.bool, device=device)
+        self.register_buffer("seen", seen)
+        self.register_buffer("table", torch.zeros(shape, dtype=torch.float64, device=device))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The tables."""
-        return {"tables": self.tables.copy()}
+    def build(self, problem: Problem) -> None:
+        """Makes a cell for each state that occurs."""
+        states, device = problem.states, self.least.device
+        _require_whole(states)
+        for name, ends in (("least", states.min(axis=0)), ("most", states.max(axis=0))):
+            self.get_buffer(name)[:] = torch.from_numpy(ends)
+        if np.prod(states.max(axis=0) - states.min(axis=0) + 1) > _MOST:
+            raise DataError("states of a table span too many numbers to be counted.")
+        keys = self._keys(torch.from_numpy(states).to(device))
+        self._set_cells(torch.unique(keys))
+        places = self.embed(torch.from_numpy(states).to(device))
+        self.seen[places, torch.tensor(problem.actions, device=device)] = True
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Goes on from there."""
-        self.tables = np.array(arrays["tables"])
+    def embed(self, states: Tensor) -> Tensor:
+        """Number of the cell of each state; the last one, if it never occurs."""
+        inside = ((states >= self.least) & (states <= self.most)).all(1)
+        keys = self._keys(torch.where(inside[:, None], states, self.least))
+        places = torch.searchsorted(self.cells, keys).clamp(max=max(0, len(self.cells) - 1))
+        is_cell = inside & (states == states.round()).all(1)
+        if len(self.cells):
+            is_cell &= self.cells[places] == keys
+        return torch.where(is_cell, places, len(self.cells))
 
-    def _learn(self, name: str, model: int, rows: Rows) -> None:
-        """Takes the mean of targets for each state and action."""
-        n_states, _, n_actions, n_budgets = self.tables[model].shape
-        pair = _places(self.numbers, rows.states)[0] * n_actions + rows.actions
-        n, n_pairs = len(pair), n_states * n_actions
-        chosen = sparse.csr_array((np.ones(n), (pair, np.arange(n))), shape=(n_pairs, n))
-        sums = chosen @ rows.targets.reshape(n, 2 * n_budgets).astype(np.float64)
-        means = sums / np.bincount(pair, minlength=n_pairs).clip(1)[:, None]
-        found = means.reshape(n_states, n_actions, n_budgets, 2)
-        self.tables[model] = found.transpose(0, 3, 1, 2)
+    def _keys(self, states: Tensor) -> Tensor:
+        spans = (self.most - self.least + 1).long()
+        place = torch.cumprod(torch.cat((spans.new_ones(1), spans[:-1])), 0)
+        return ((states - self.least).long() * place).sum(1)
 
-    def _taken(self, model: int, rows: Rows) -> FloatArray:
-        """Values of the actions of rows, `[n, B, 2]`."""
-        places, _ = _places(self.numbers, rows.states)
-        taken: FloatArray = self.tables[model][places, :, rows.actions]
-        return taken.transpose(0, 2, 1)
+    def known(self, embedded: Tensor) -> Tensor:
+        """Actions that occur in the cell."""
+        return self.seen[embedded]
 
-    def _values(self, model: int, states: FloatArray) -> FloatArray:
-        """Values at states `[n, D]` on the grid, `[n, 2, A, B]`."""
-        places, known = _places(self.numbers, states)
-        values: FloatArray = self.tables[model][places] * known[:, None, None, None]
-        return values
+    def grams(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
+        """Number of rows of each cell and action."""
+        pairs = rows * self.sizes.n_actions + actions
+        counts = torch.bincount(pairs, minlength=self.seen.numel())
+        return counts.double()
+
+    def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+        """Sums of targets of each cell and action, `[cells * A, 2, H]`."""
+        pairs = rows * self.sizes.n_actions + actions
+        total = targets.new_zeros((self.seen.numel(), *targets.shape[1:]))
+        return total.index_add_(0, pairs, targets)
+
+    def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
+        """Takes means: of the member's rows, of all rows of the pair, or of the action."""
+        n_actions = self.sizes.n_actions
+        count, total = (sum(column) for column in zip(*sums, strict=True))
+        by_action = (
+            total.view(-1, n_actions, *total.shape[1:]).sum(0)
+            / count.view(-1, n_actions).sum(0).clamp(min=1)[:, None, None]
+        )
+        overall = total.sum(0) / count.sum()
+        by_action[count.view(-1, n_actions).sum(0) == 0] = overall
+        pooled = _mean(total, count, by_action.repeat(len(count) // n_actions, 1, 1))
+        for member, (own, sum_of) in enumerate(sums):
+            means = _mean(sum_of, own, pooled).view(-1, n_actions, *total.shape[1:])
+            self.table[member, step] = means.transpose(1, 2)
+
+    def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
+        """Values of one table, `[n, 2, A, H]`."""
+        return self.table[member, step][embedded]
+
+    def check(self) -> None:
+        """Checks that the tables have a row for each cell.
+
+        Raises:
+            StoreError: if not.
+        """
+        n_cells = len(self.cells) + 1
+        fits = len(self.seen) == n_cells and self.table.shape[2] == n_cells
+        if not fits or (self.cells[1:] <= self.cells[:-1]).any():
+            raise StoreError("TableQ: its cells do not match its tables.")
 
 
-def _places(numbers: IntArray, states: FloatArray) -> tuple[IntArray, BoolArray]:
-    """Where states `[n, D]` are in a table, and whether they are."""
-    wanted = _state_numbers(states)
-    places = np.searchsorted(numbers, wanted).clip(max=len(numbers) - 1)
-    return places, numbers[places] == wanted
+def _mean(total: Tensor, count: Tensor, otherwise: Tensor) -> Tensor:
+    """Means of sums `[K, 2, H]` over counts `[K]`; where nothing was counted, something else."""
+    means = total / count.clamp(min=1)[:, None, None]
+    return torch.where((count > 0)[:, None, None], means, otherwise)
 
 
-def _state_numbers(states: FloatArray) -> IntArray:
-    """First column of the states, checked to be whole numbers.
+def _require_whole(states: FloatArray) -> None:
+    """Checks that states are whole numbers.
 
     Raises:
-        DataError: naming the first state that is none.
+        DataError: naming the first that is none.
     """
     if states.shape[1] == 0:
         raise DataError("states must have a column, their number; got none.")
-    wanted = states[:, 0]
-    bad = np.flatnonzero((wanted != np.round(wanted)) | ~(np.abs(wanted) < 2**53))
+    bad = np.argwhere((states != np.round(states)) | ~(np.abs(states) < 2**53))
     if len(bad):
-        i = int(bad[0])
-        raise DataError(f"states of a table must be whole numbers; got {wanted[i]:g} at [{i}].")
-    return wanted.astype(np.int64)
+        row, column = map(int, bad[0])
+        raise DataError(
+            f"states of a table must be whole numbers; got {states[row, column]:g} at "
+            f"[{row}, {column}]."
+        )

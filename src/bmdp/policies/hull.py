@@ -1,25 +1,157 @@
-"""The greedy policy of a budgeted Q-function: the mixture that spends the budget."""
+"""The greedy policy of a budgeted Q-function: the mixture that spends the budget (Algorithm 3).
+
+Estimates are noisy, and a frontier picks the cheapest and the best paid of hundreds of them. At the
+cheap end that does harm: the cheapest point is whichever the noise put lowest, and often earns
+nothing. `HullRule` says what is done about it, in units of the data themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
-from bmdp.errors import DataError
-from bmdp.frontier import Frontier, Mixtures, best_mixtures, mixtures_at, upper_frontier
-from bmdp.policies.decisions import Decision, Decisions, Options
-from bmdp.policies.greedy import PLAIN, GreedyRule
-from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.stored import storable
+from bmdp.errors import ConfigError, DataError
+from bmdp.frontier import (
+    BudgetStatus,
+    Frontier,
+    Mixtures,
+    best_mixtures,
+    mixtures_at,
+    upper_frontier,
+)
+from bmdp.policies.policy import (
+    Decision,
+    Decisions,
+    OneStepPolicy,
+    Options,
+    QFunction,
+    q_values,
+    steps_of,
+)
+from bmdp.storage import storable
 
-QFunction: TypeAlias = Callable[[NDArray[Any]], tuple[FloatArray, FloatArray]]
-"""From states `[N, ...]` to (q_r, q_c), each `[N, A, B]`, the last axis being the budget handed
-on."""
+
+class Points(NamedTuple):
+    """What augmented actions promise at `N` states, and where their frontier begins.
+
+    Arrays of numpy or tensors of torch alike.
+    """
+
+    costs: Any  # [N, K]
+    rewards: Any  # [N, K]
+    cheapest: Any  # [N], position of the cheapest point, the best paid of several
+    first_cost: Any  # [N], of the first vertex
+    least_budget: Any  # [N], below it no point is affordable
+
+    def raised(self, budgets: Any) -> Any:
+        """Budgets `[L]` or `[N, L]`, those within the slack raised to the first vertex."""
+        first, least = self.first_cost[:, None], self.least_budget[:, None]
+        return _where((budgets >= least) & (budgets < first), first, budgets + 0 * first)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class HullRule:
+    """How Q-values become points, at each of `S` steps.
+
+    The frontier begins at the point of the most `reward - slope * cost` among those that cost at
+    most `slack` more than the cheapest: saving cost is worth `slope` a unit, and no more, and costs
+    this close cannot be told apart. A budget that is short of the cheapest point by the slack at
+    most plays that point; below that the status is INFEASIBLE and the cheapest point is played.
+    With slope 0 the frontier begins at the cheapest point, as in the paper.
+
+    Both numbers follow from the frontiers of a sample of states (`HullRule.of`), so that no unit
+    matters: the slope is a multiple of their mean chord, the slack a share of their mean width.
+
+    Args:
+        costs_from_zero: whether Q_c below 0 is raised to 0.
+        slope: `[S]`, reward for a unit of cost; 0 for no cap.
+        slack: `[S]`, in cost.
+
+    >>> q_r, q_c = np.array([[[0.0], [5.0], [6.0]]]), np.array([[[-0.1], [0.1], [1.0]]])
+    >>> HullRule(costs_from_zero=True).points(q_r, q_c).costs.tolist()
+    [[0.0, 0.1, 1.0]]
+    >>> points = HullRule(slope=[40.0], slack=[0.2]).points(q_r, q_c)
+    >>> points.costs.tolist(), points.first_cost.tolist()
+    ([[0.1, 0.1, 1.0]], [0.1])
+    """
+
+    costs_from_zero: bool = False
+    slope: FloatArray = field(default_factory=lambda: np.zeros(1))
+    slack: FloatArray = field(default_factory=lambda: np.zeros(1))
+
+    def __post_init__(self) -> None:
+        """Checks the numbers and makes them read-only."""
+        for name in ("slope", "slack"):
+            values = real_array(f"HullRule.{name}", getattr(self, name)).astype(np.float64)
+            require_shape(f"HullRule.{name}", values, (None,), "[S]")
+            require_finite(f"HullRule.{name}", values)
+            if len(values) == 0 or (values < 0).any():
+                raise ConfigError(f"HullRule.{name} must be from 0 on; got {values.tolist()}.")
+            object.__setattr__(self, name, read_only(values))
+
+    @classmethod
+    def of(cls, q_r: Any, q_c: Any, cap: float, *, costs_from_zero: bool) -> HullRule:
+        """Returns the rule of one step, given Q-values `[N, A, B]` at a sample of states.
+
+        Args:
+            q_r: of rewards; minus infinity for actions that must not be played.
+            q_c: of costs.
+            cap: slope in mean chords of the sample's frontiers, and their width in slacks; 0 for no
+                cap.
+            costs_from_zero: as in `HullRule`.
+        """
+        plain = cls(costs_from_zero)
+        if cap == 0 or len(q_r) == 0:
+            return plain
+        costs, rewards, cheapest, first_cost, _ = plain.points(q_r, q_c)
+        top = rewards.argmax(1)[:, None]
+        rise = _at(rewards, top)[:, 0] - _at(rewards, cheapest[:, None])[:, 0]
+        run = _at(costs, top)[:, 0] - first_cost
+        width = float(run.mean())
+        if width <= 0:
+            return plain
+        slope = cap * float(rise.mean()) / width
+        return cls(costs_from_zero, np.array([slope]), np.array([width / cap]))
+
+    def scaled(self, reward_unit: float, cost_unit: float) -> HullRule:
+        """Returns the same rule for rewards and costs that are so many times larger."""
+        return replace(
+            self, slope=self.slope * (reward_unit / cost_unit), slack=self.slack * cost_unit
+        )
+
+    def points(self, q_r: Any, q_c: Any, step: int = 0) -> Points:
+        """From (q_r, q_c), each `[N, A, B]`, to points `[N, A * B]`."""
+        costs, rewards = _playable(q_c.reshape(len(q_c), -1), q_r.reshape(len(q_r), -1))
+        if self.costs_from_zero:
+            costs = costs.clip(0)
+        if len(costs) == 0:
+            return Points(costs, rewards, costs[:, 0].astype(np.int64), costs[:, 0], costs[:, 0])
+        least = costs.min(1) if isinstance(costs, np.ndarray) else costs.amin(1)
+        cheapest = _where(costs > least[:, None], rewards * 0 - np.inf, rewards).argmax(1)
+        slope, slack = (float(v[min(step, len(v) - 1)]) for v in (self.slope, self.slack))
+        if slope == 0:
+            return Points(costs, rewards, cheapest, least, least)
+        worth = _where(
+            costs <= least[:, None] + slack, rewards - slope * costs, rewards * 0 - np.inf
+        )
+        first = worth.argmax(1)[:, None]
+        first_cost = _at(costs, first)
+        # Points that are cheaper are put beneath the first one, where no frontier passes.
+        floor = _lower_than(_at(rewards, first))
+        is_cheaper = costs < first_cost
+        costs = _where(is_cheaper, first_cost + 0 * costs, costs)
+        rewards = _where(is_cheaper, floor + 0 * rewards, rewards)
+        return Points(costs, rewards, cheapest, first_cost[:, 0], least - slack)
+
+
+PLAIN = HullRule()
+"""Points as they are."""
 
 
 @storable
@@ -27,7 +159,8 @@ on."""
 class TabularQ:
     """Q-values of a finite model, a table of each. States are whole numbers.
 
-    Q_r is in rewards, Q_c in costs, both expected and discounted.
+    Q_r is in rewards, Q_c in costs, both expected and discounted. With an axis of steps in front,
+    each step of an episode has tables of its own.
 
     >>> q = TabularQ(q_r=[[[0.0], [10.0]], [[0.0], [1.0]]], q_c=[[[0.0], [1.0]], [[0.0], [1.0]]])
     >>> q_r, q_c = q(np.array([1]))
@@ -35,23 +168,31 @@ class TabularQ:
     ([[[0.0], [1.0]]], [[[0.0], [1.0]]])
     """
 
-    q_r: FloatArray  # [S, A, B]
-    q_c: FloatArray  # [S, A, B]
+    q_r: FloatArray  # [S, A, B], or [T, S, A, B] for T steps
+    q_c: FloatArray  # of the same shape
 
     def __post_init__(self) -> None:
         """Checks the tables and makes them read-only."""
         q_r, q_c = real_array("TabularQ.q_r", self.q_r), real_array("TabularQ.q_c", self.q_c)
-        require_shape("TabularQ.q_r", q_r, (None, None, None), "[S, A, B]")
+        require_shape("TabularQ.q_r", q_r, (None,) * max(3, min(q_r.ndim, 4)), "[S, A, B]")
         require_shape("TabularQ.q_c", q_c, q_r.shape, "[S, A, B]")
         require_finite("TabularQ.q_r", q_r)
         require_finite("TabularQ.q_c", q_c)
         object.__setattr__(self, "q_r", read_only(q_r))
         object.__setattr__(self, "q_c", read_only(q_c))
 
-    def __call__(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    @property
+    def n_steps(self) -> int:
+        """Number of steps that have tables of their own."""
+        return 1 if self.q_r.ndim == 3 else len(self.q_r)
+
+    def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N]`, each `[N, A, B]`."""
-        rows = _state_numbers(states, len(self.q_r))
-        return self.q_r[rows], self.q_c[rows]
+        rows = _state_numbers(states, self.q_r.shape[-3])
+        if self.q_r.ndim == 3:
+            return self.q_r[rows], self.q_c[rows]
+        step = min(step, len(self.q_r) - 1)
+        return self.q_r[step, rows], self.q_c[step, rows]
 
 
 @storable
@@ -74,7 +215,8 @@ class HullPolicy(OneStepPolicy):
 
     q_function: QFunction  # from states [N, ...] to (q_r, q_c), each [N, A, B]
     beta_grid: FloatArray  # [B], budgets that can be handed on, rising
-    rule: GreedyRule = PLAIN  # how Q-values become points
+    rule: HullRule = PLAIN  # how Q-values become points
+    step: int | None = None  # the only step that it plays; all of them, if not given
 
     def __post_init__(self) -> None:
         """Checks the grid and makes it read-only."""
@@ -95,43 +237,107 @@ class HullPolicy(OneStepPolicy):
         """One: which of the two vertices is played."""
         return 1
 
+    @property
+    def n_steps(self) -> int:
+        """Steps of the Q-function, or 1 if it plays a single one."""
+        return steps_of(self.q_function) if self.step is None else 1
+
+    def at_step(self, step: int) -> HullPolicy:
+        """Returns the policy of one step; the last one is for later steps, too."""
+        return self._stages[min(step, self.n_steps - 1)]
+
+    @cached_property
+    def _stages(self) -> tuple[HullPolicy, ...]:
+        if self.n_steps == 1:
+            return (self,)
+        return tuple(replace(self, step=step) for step in range(self.n_steps))
+
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Draws from the best mixture at each state."""
-        mixtures = best_mixtures(*self._points(states), budgets)
+        mixtures = self.mixtures(states, budgets)
         point = np.where(uniforms[:, 0] < mixtures.p_upper, mixtures.upper, mixtures.lower)
         return Decision(*augmented_actions(point, self.beta_grid), mixtures.status)
 
     def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the two augmented actions of each mixture, and their probabilities."""
-        return self._options(best_mixtures(*self._points(states), budgets))
+        return self._options(self.mixtures(states, budgets))
 
     def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
         """Returns the mixtures of each state at all budgets `[L]`, from its one frontier."""
-        return self._options(mixtures_at(*self._points(states), budgets))
+        points = self.points(states)
+        found = mixtures_at(points.costs, points.rewards, points.raised(budgets))
+        return self._options(_with_cheapest(found, points.cheapest[:, None]))
 
-    def frontier(self, state: ArrayLike) -> Frontier:
+    def mixtures(self, states: NDArray[Any], budgets: FloatArray) -> Mixtures[NDArray[Any]]:
+        """Returns the mixtures of states at their budgets `[N]`, as points a * B + b."""
+        points = self.points(states)
+        held = points.raised(np.asarray(budgets)[:, None])[:, 0]
+        return _with_cheapest(best_mixtures(points.costs, points.rewards, held), points.cheapest)
+
+    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
-        costs, rewards = self._points(np.asarray(state)[None])
-        return upper_frontier(costs[0], rewards[0])
+        points = self.at_step(step).points(np.asarray(state)[None])
+        return upper_frontier(points.costs[0], points.rewards[0])
 
-    def _options(self, found: Mixtures[NDArray[Any]]) -> Options:
-        """Both augmented actions of each mixture, on a new last axis."""
-        points = np.stack((found.lower, found.upper), axis=-1)
-        chances = np.stack((1 - found.p_upper, found.p_upper), axis=-1)
+    def points(self, states: NDArray[Any]) -> Points:
+        """Returns what all augmented actions promise at states `[N, ...]`."""
+        if self.n_steps > 1:
+            raise self._refusal()
+        step = self.step or 0
+        return self.rule.points(*q_values(self.q_function, states, step, len(self.beta_grid)), step)
+
+    def _options(self, mixtures: Mixtures[NDArray[Any]]) -> Options:
+        points = np.stack((mixtures.lower, mixtures.upper), axis=-1)
+        chances = np.stack((1 - mixtures.p_upper, mixtures.p_upper), axis=-1)
         return Options(*augmented_actions(points, self.beta_grid), chances)
-
-    def _points(self, states: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Costs and rewards of all augmented actions, `[N, A * B]`."""
-        q_r, q_c = self.q_function(states)
-        wanted = (len(states), None, len(self.beta_grid))
-        require_shape("q_r", q_r, wanted, f"[{len(states)}, A, {len(self.beta_grid)}]")
-        require_shape("q_c", q_c, q_r.shape, "of q_r")
-        return self.rule.points(q_r, q_c)
 
 
 def augmented_actions(points: IntArray, beta_grid: FloatArray) -> tuple[IntArray, FloatArray]:
     """Actions and next budgets of points, which are numbered a * B + b."""
     return points // len(beta_grid), beta_grid[points % len(beta_grid)]
+
+
+def _with_cheapest(found: Mixtures[NDArray[Any]], cheapest: IntArray) -> Mixtures[NDArray[Any]]:
+    """Mixtures that play the cheapest point where the budget is infeasible."""
+    is_infeasible = found.status == BudgetStatus.INFEASIBLE
+    lower, upper = (np.where(is_infeasible, cheapest, p) for p in (found.lower, found.upper))
+    return found._replace(lower=lower, upper=upper)
+
+
+def _playable(costs: Any, rewards: Any) -> tuple[Any, Any]:
+    """Points with those that must not be played where no frontier passes: dear, and worst paid."""
+    is_barred = rewards == -np.inf
+    if not is_barred.any():
+        return costs, rewards
+    dearest, worst = _largest(costs, is_barred), -_largest(-rewards, is_barred)
+    return (
+        _where(is_barred, dearest, costs),
+        _where(is_barred, _lower_than(worst), rewards),
+    )
+
+
+def _largest(values: Any, is_barred: Any) -> Any:
+    """The largest of the values `[N, K]` of each row that are not barred, `[N, K]`."""
+    if isinstance(values, np.ndarray):
+        most = np.where(is_barred, -np.inf, values).max(1, keepdims=True)
+        return np.broadcast_to(most, values.shape)
+    return values.masked_fill(is_barred, -np.inf).amax(1, keepdim=True).expand(values.shape)
+
+
+def _lower_than(rewards: Any) -> Any:
+    """Rewards that are surely lower, in any precision."""
+    return rewards - 0.5 * abs(rewards) - 1
+
+
+def _where(mask: Any, one: Any, other: Any) -> Any:
+    return np.where(mask, one, other) if isinstance(mask, np.ndarray) else other.where(~mask, one)
+
+
+def _at(values: Any, places: Any) -> Any:
+    """Values `[N, K]` at places `[N, J]`."""
+    if isinstance(values, np.ndarray):
+        return np.take_along_axis(values, places, 1)
+    return values.gather(1, places)
 
 
 def _state_numbers(states: NDArray[Any], n_states: int) -> IntArray:

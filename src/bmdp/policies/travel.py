@@ -17,8 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.errors import ConfigError, EnvError, PolicyError, StoreError
-from bmdp.policies.loading import load_policy
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy, load_policy
 
 Setting = TypeVar("Setting")
 Job = TypeVar("Job")

@@ -20,7 +20,7 @@ from typing import Any
 from bmdp import __version__
 from bmdp.errors import StoreError
 from bmdp.experiments.catalog import CATALOG
-from bmdp.folders import replace_folder
+from bmdp.storage import replace_folder
 from bmdp.report.drawing import png_of
 from bmdp.report.page import page
 from bmdp.report.reading import REPORT, experiment_folders

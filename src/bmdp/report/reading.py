@@ -16,8 +16,8 @@ from bmdp.errors import BmdpError, StoreError
 from bmdp.experiments.experiment import read_piece
 from bmdp.experiments.running.spec import KIND
 from bmdp.experiments.running.store import FINISHED, TENSORBOARD
-from bmdp.learn.run_folder import RECORDS, read_records
-from bmdp.learn.spec_folders import SPEC, read_header
+from bmdp.learn.runs import RECORDS, read_records
+from bmdp.storage import SPEC, read_header
 from bmdp.report.pieces import READERS, Piece
 from bmdp.report.studies import CHECKS
 

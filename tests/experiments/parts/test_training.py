@@ -17,7 +17,7 @@ from bmdp.experiments.parts.training import (
     trained_from,
 )
 from bmdp.learn import FTQ, BFTQConfig, FTQConfig, LagrangianConfig, LagrangianFTQ, collect
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import RunFolder
 from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.policies import RandomBudgetedPolicy
 from training import SPEC, Killed

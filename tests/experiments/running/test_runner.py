@@ -15,7 +15,7 @@ from bmdp.experiments.running import local_engine, ray_engine, runner
 from bmdp.experiments.running.runner import Event, run_experiment
 from bmdp.experiments.running.store import ExperimentFolder, Task, tasks_of
 from bmdp.experiments.running.tasks import Job, do_task
-from bmdp.learn.run_folder import RunFolder
+from bmdp.learn.runs import RunFolder
 from tiny_experiments import COUNT, COUNTING, FAIL, LONG, SHORT, results, run_inline
 from training import told
 

@@ -9,9 +9,9 @@ from bmdp import StoreError
 from bmdp.experiments.running import store
 from bmdp.experiments.running.store import ExperimentFolder, Task, discard, tasks_of
 from bmdp.learn import train
-from bmdp.learn.run_folder import RunFolder
-from bmdp.learn.run_folder import discard as discard_run
-from bmdp.learn.spec_folders import create_folder
+from bmdp.learn.runs import RunFolder
+from bmdp.learn.runs import discard as discard_run
+from bmdp.storage import create_folder
 from tiny_experiments import COUNT, COUNTING, LONG
 
 TASK = Task("", 0)

@@ -45,11 +45,11 @@ from bmdp.experiments.parts.measuring import (
 from bmdp.experiments.parts.prices import Prices, all_at_once, one_by_one
 from bmdp.experiments.parts.rivals import PAPER_PRICES
 from bmdp.experiments.parts.training import fitted_prices, playable, rounds_of, trained
-from bmdp.learn.config import EnvConfig, TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig
+from bmdp.learn.spec import EnvConfig, TrainingSpec
+from bmdp.learn.learners import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
-from bmdp.policies.protocol import Policy
+from bmdp.policies.policy import Policy
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from bmdp.experiments.parts.executions import learned_dial
 from bmdp.experiments.parts.exploration import exploration_piece
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly, truth_piece
 from bmdp.experiments.parts.training import playable, risk_neutral, rounds_of, trained, trained_from
-from bmdp.learn.config import TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig
+from bmdp.learn.spec import TrainingSpec
+from bmdp.learn.learners import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 

@@ -15,8 +15,8 @@ from bmdp.evaluate.rollouts import Evaluation
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly
 from bmdp.experiments.parts.prices import Settings, all_at_once, bftq, ftq, one_by_one
-from bmdp.learn.config import EnvConfig, TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig
+from bmdp.learn.spec import EnvConfig, TrainingSpec
+from bmdp.learn.learners import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 

@@ -14,8 +14,8 @@ from bmdp.experiments.parts import prices
 from bmdp.experiments.parts.measuring import Trials, evenly, truth_piece
 from bmdp.experiments.parts.prices import all_at_once, bftq, ftq, one_by_one
 from bmdp.experiments.parts.rivals import PAPER_PRICES
-from bmdp.learn.config import TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig
+from bmdp.learn.spec import TrainingSpec
+from bmdp.learn.learners import BFTQConfig
 from bmdp.learn.presets import preset
 from bmdp.models import KernelModel
 

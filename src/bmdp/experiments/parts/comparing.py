@@ -14,12 +14,12 @@ from bmdp.experiments.parts.measuring import evaluation_piece, evenly, other_see
 from bmdp.experiments.parts.moved_dial import moves
 from bmdp.experiments.parts.rivals import METHODS, Learned, Lesson, shown_env
 from bmdp.experiments.parts.training import playable, rounds_of, trained
-from bmdp.learn.config import EnvConfig, TrainingSpec
+from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.learn.presets import preset
-from bmdp.learn.run_folder import RunFolder
-from bmdp.learn.spec_files import with_setting
-from bmdp.policies.calibrated import Certificate
-from bmdp.policies.protocol import Policy
+from bmdp.learn.runs import RunFolder
+from bmdp.learn.spec import with_setting
+from bmdp.policies.portfolio import Certificate
+from bmdp.policies.policy import Policy
 
 CONFIDENCE = 0.95
 """Of a calibrated dial."""

@@ -14,9 +14,9 @@ from bmdp.experiments.parts.scenes import episode_of, layout_of
 from bmdp.experiments.parts.traces import played, started, task_of
 from bmdp.experiments.parts.training import playable, trained
 from bmdp.frontier import Frontier, Mixture, hull_mixture
-from bmdp.learn.config import EnvConfig, TrainingSpec
+from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.policies.hull import HullPolicy, augmented_actions
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy
 
 
 def learned_dial(spec: TrainingSpec, testing: Trials, work: Work) -> None:

@@ -12,7 +12,7 @@ from bmdp.experiments.parts.measuring import rounded
 from bmdp.experiments.parts.scenes import layout_of
 from bmdp.experiments.parts.traces import task_of
 from bmdp.experiments.parts.training import rounds_of
-from bmdp.learn.config import Exploration, TrainingSpec
+from bmdp.learn.spec import Exploration, TrainingSpec
 
 _MOST_SHOWN = 30  # episodes of a round
 

@@ -13,8 +13,8 @@ from bmdp.envs.corridors.frontier import Grid, corridors_grid, cost_range
 from bmdp.evaluate import evaluate_move
 from bmdp.experiments.experiment import Piece
 from bmdp.learn.collect import collect
-from bmdp.learn.config import EnvConfig
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.learn.spec import EnvConfig
+from bmdp.policies.policy import BudgetedPolicy
 
 FIRST_BUDGETS = (0.0, 0.5, 1.0)
 """Budgets before the dial is moved."""

@@ -34,10 +34,10 @@ from bmdp.experiments.parts.training import (
     rounds_of,
     trained,
 )
-from bmdp.learn.config import TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.spec import TrainingSpec
+from bmdp.learn.learners import BFTQConfig, FTQConfig, LagrangianConfig
 from bmdp.learn.presets import preset
-from bmdp.learn.whole_files import save_policy
+from bmdp.storage import save_policy
 
 
 @dataclass(frozen=True)

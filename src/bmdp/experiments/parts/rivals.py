@@ -17,15 +17,15 @@ from bmdp.data import TransitionBatch
 from bmdp.envs import ScriptedPolicy
 from bmdp.evaluate import measure_portfolio
 from bmdp.experiments.parts.training import all_prices, playable
-from bmdp.learn.bftq import BFTQ
-from bmdp.learn.config import EnvConfig, TrainingSpec
+from bmdp.learn.learners import BFTQ
+from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.learn.fit import TrainedPolicy, reward_scale
-from bmdp.learn.fit_config import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
-from bmdp.learn.ftq import FTQ
-from bmdp.learn.lagrangian import PricedDial, fit_prices
+from bmdp.learn.learners import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.learners import FTQ
+from bmdp.learn.learners import PricedDial, fit_prices
 from bmdp.learn.presets import preset
 from bmdp.policies import Portfolio
-from bmdp.policies.protocol import Policy
+from bmdp.policies.policy import Policy
 
 PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
 """Of a hang-up on slot-filling, in rewards, in the paper's figure."""

@@ -12,8 +12,8 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.envs.gym import Episodes
 from bmdp.envs.tasks import State, Task, rows_of
 from bmdp.evaluate.episodes import environment_seeds
-from bmdp.learn.config import EnvConfig
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.learn.spec import EnvConfig
+from bmdp.policies.policy import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
 
 

@@ -12,21 +12,21 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, StoreError
 from bmdp.experiments.experiment import Work
-from bmdp.learn.config import DataSpec, Exploration, TrainingSpec
+from bmdp.learn.spec import DataSpec, Exploration, TrainingSpec
 from bmdp.learn.fit import TrainedPolicy
-from bmdp.learn.fit_config import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
-from bmdp.learn.ftq import FTQ
-from bmdp.learn.lagrangian import LagrangianFTQ
-from bmdp.learn.run_folder import POLICY, SPEC, RunFolder, discard
+from bmdp.learn.learners import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.learners import FTQ
+from bmdp.learn.learners import LagrangianFTQ
+from bmdp.learn.runs import POLICY, SPEC, RunFolder, discard
 from bmdp.learn.runs import resume, spec_of, train, train_from_data
-from bmdp.learn.whole_files import FitKeeper, save_policy
+from bmdp.storage import FitKeeper, save_policy
 from bmdp.models import EncoderNet, FrontierNet, Model
-from bmdp.models.fitting import torch_device
+from bmdp.models.networks import torch_device
 from bmdp.models.placing import placed
-from bmdp.policies.loading import load_policy
-from bmdp.policies.multiplier import MultiplierPolicy, PriceDials
+from bmdp.policies.policy import load_policy
+from bmdp.policies.prices import MultiplierPolicy, PriceDials
 from bmdp.policies.portfolio import Portfolio
-from bmdp.policies.protocol import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy
 
 AnyPolicy = TypeVar("AnyPolicy", bound=BudgetedPolicy)
 

@@ -19,7 +19,7 @@ from bmdp.experiments.running.ray_engine import require_ray, run_on_ray
 from bmdp.experiments.running.spec import ExperimentSpec
 from bmdp.experiments.running.store import ExperimentFolder, Task, tasks_of
 from bmdp.experiments.running.tasks import Failure, Job
-from bmdp.learn.machine import checked_device
+from bmdp.learn.runs import checked_device
 
 ENGINES = ("local", "ray")
 

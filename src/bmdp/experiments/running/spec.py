@@ -12,8 +12,8 @@ from bmdp.checks import require_count
 from bmdp.errors import ConfigError, StoreError
 from bmdp.experiments.catalog import settings_of
 from bmdp.experiments.running.machine import machine
-from bmdp.learn.machine import checked_device, versions
-from bmdp.learn.spec_files import plain
+from bmdp.learn.runs import checked_device, versions
+from bmdp.learn.spec import plain
 from bmdp.randomness import stream_key
 
 KIND = "experiment"

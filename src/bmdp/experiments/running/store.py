@@ -28,8 +28,8 @@ from bmdp.errors import StoreError
 from bmdp.experiments.experiment import Experiment, read_piece
 from bmdp.experiments.running.machine import machine
 from bmdp.experiments.running.spec import KIND, ExperimentSpec
-from bmdp.learn.spec_folders import SPEC, create_folder, discard_folder, locked, read_header
-from bmdp.learn.whole_files import write_text
+from bmdp.storage import SPEC, create_folder, discard_folder, locked, read_header
+from bmdp.storage import write_text
 
 FINISHED, TENSORBOARD = "finished.json", "tensorboard"
 _LOCK, _LOCKS = "lock", ".locks"

@@ -10,7 +10,7 @@ from typing import Any
 from bmdp.errors import StoreError
 from bmdp.experiments.experiment import read_piece
 from bmdp.experiments.running.pace import all_work, work_done
-from bmdp.learn.run_folder import DONE, RECORDS, SPEC
+from bmdp.learn.runs import DONE, RECORDS, SPEC
 
 Record = dict[str, Any]
 

@@ -12,7 +12,7 @@ from bmdp.experiments.experiment import Work
 from bmdp.experiments.running.spec import ExperimentSpec
 from bmdp.experiments.running.store import ExperimentFolder, Task
 from bmdp.learn.collect import threads
-from bmdp.learn.machine import checked_device
+from bmdp.learn.runs import checked_device
 
 _WAIT = 60.0  # seconds that the process of a run that was killed is given to end
 

@@ -11,7 +11,7 @@ from typing import Literal
 from bmdp.errors import StoreError
 from bmdp.experiments.running.store import ExperimentFolder, Task
 from bmdp.experiments.running.tails import Record, RunTail
-from bmdp.learn.run_folder import RECORDS
+from bmdp.learn.runs import RECORDS
 
 State = Literal["waiting", "working", "training", "finished", "failed"]
 AT_WORK = ("working", "training")

@@ -1,8 +1,8 @@
-"""Settings as plain JSON, and single ones of them by name.
+"""What a training run is made of, as settings, and settings as JSON.
 
-Classes are named by a `kind`, which is looked up in a table: nothing in a file is executed. Values
-are checked against the annotations of their fields, so that a wrong one is refused where it is
-read, and not an hour later.
+Classes are named by a `kind`, which is looked up among those that are registered: nothing in a file
+is executed. Values are checked against the annotations of their fields, so that a wrong one is
+refused where it is read, and not an hour later.
 """
 
 from __future__ import annotations
@@ -11,37 +11,155 @@ import inspect
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
+from importlib import import_module
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
-from bmdp.checks import nearest
+from bmdp.checks import nearest, require_count, require_from_0, require_share
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
+from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError
-from bmdp.learn.config import NOT_EXPLORED, DataSpec, EnvConfig, Exploration, TrainingSpec
-from bmdp.learn.fit_config import BFTQConfig, FTQConfig, LagrangianConfig, of_kind
-from bmdp.models import (
-    EncoderNet,
-    FrontierNet,
-    KernelModel,
-    LinearModel,
-    Model,
-    Regression,
-    TableModel,
+from bmdp.learn.fit import Backward, Iterations
+from bmdp.learn.learners import (
+    LEARNERS,
+    BFTQConfig,
+    FTQConfig,
+    LagrangianConfig,
+    Learner,
+    of_kind,
 )
+from bmdp.models.networks import Regression
+from bmdp.models.regressor import REGRESSORS, Regressor
 
-_MODELS = (EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel)
-_LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
-_KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (*_MODELS, *_LEARNERS)}
+NOT_EXPLORED = (
+    "Exploring does not learn prices; learn them from the episodes of a run instead: bmdp train "
+    "--data RUN/round-*/batch.npz --gamma GAMMA --set learner=LagrangianConfig --out OTHER."
+)
+"""What to do in place of exploring with a LagrangianConfig."""
+
+_SCHEDULES = (Iterations, Backward)
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # that JSON has no numbers for
 
 
-_UNTAGGED = (TrainingSpec, DataSpec, EnvConfig, Exploration, Regression)
-Spec = TypeVar("Spec", TrainingSpec, DataSpec)
+@dataclass(frozen=True)
+class EnvConfig:
+    """Which environment, and its settings.
+
+    >>> spec = EnvConfig("corridors", {"height": 3}).spec()
+    >>> spec.id, spec.kwargs
+    ('bmdp/Corridors-v0', {'height': 3})
+    """
+
+    id: str  # or a short name
+    settings: dict[str, Any] = field(default_factory=dict)  # that it takes
+
+    def spec(self) -> EnvSpec:
+        """As Gymnasium has it."""
+        spec = find_spec(self.id)
+        return replace(spec, kwargs={**spec.kwargs, **self.settings})
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How data are collected.
+
+    Args:
+        rounds: number of rounds.
+        episodes: of a round.
+        decay: of epsilon, for an episode.
+        floor: least epsilon.
+        hold: steps for which a random action is held, at most.
+        move: probability, at every step, that the dial is moved to a random budget.
+        optimism: deviations over models by which what is unknown looks good, while the models of
+            all rounds but the last are fitted; so what leads to the unknown looks good, too.
+        count_bonus: rewards of all rounds but the last rise by so many largest rewards over the
+            root of n, the number of rows of the same action in the same cell of states.
+
+    Paper: the settings of Algorithm 4.
+
+    >>> how = Exploration(rounds=4, episodes=250)
+    >>> how.rounds * how.episodes, how.optimism
+    (1000, 0.0)
+    """
+
+    rounds: int = 10
+    episodes: int = 500
+    decay: float = 0.001
+    floor: float = 0.0
+    hold: int = 1
+    move: float = 0.0
+    optimism: float = 0.0
+    count_bonus: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        for name in ("rounds", "episodes", "hold"):
+            require_count(name, getattr(self, name), 1)
+        require_share("move", self.move)
+        for name in ("decay", "optimism", "count_bonus"):
+            require_from_0(name, getattr(self, name))
+            if not np.isfinite(getattr(self, name)):
+                raise ConfigError(f"{name} must be finite; got {getattr(self, name)}.")
+        require_share("floor", self.floor)
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """All that a training run is made of, but for its seed and, if it learns from one, the log.
+
+    Args:
+        env: where it explores; None for a log.
+        learner: what is learned, and how.
+        exploration: how data are collected; None for a log.
+        held_out: share of the episodes of each round that are not learned from; they say what the
+            policy will earn and pay.
+
+    Paper: what Algorithm 4 is given.
+
+    >>> spec = TrainingSpec(EnvConfig("corridors"), BFTQConfig(gamma=1.0), Exploration(optimism=0.5))
+    >>> spec.learner.caution, spec.exploring_learner.caution
+    (0.0, -0.5)
+    """
+
+    env: EnvConfig | None
+    learner: BFTQConfig | FTQConfig | LagrangianConfig
+    exploration: Exploration | None
+    held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks that the learner can explore in this way."""
+        if not isinstance(self.learner, LEARNERS):
+            raise ConfigError(
+                f"TrainingSpec.learner must be settings of a learner; got {self.learner!r}."
+            )
+        if not 0 <= self.held_out < 1:
+            raise ConfigError(f"held_out must be from 0 to below 1; got {self.held_out}.")
+        if (self.env is None) != (self.exploration is None):
+            raise ConfigError("TrainingSpec needs both env and exploration, or neither for a log.")
+        if self.exploration is None:
+            return
+        if isinstance(self.learner, LagrangianConfig):
+            raise ConfigError(
+                "TrainingSpec.learner must be a BFTQConfig or an FTQConfig to explore; got a "
+                f"LagrangianConfig. {NOT_EXPLORED}"
+            )
+        if self.held_out > 0 and self.exploration.episodes < 2:
+            raise ConfigError("held_out needs rounds of at least 2 episodes; got 1.")
+        if self.exploration.optimism > 0 and self.learner.ensemble == 1:
+            raise ConfigError("exploration.optimism needs learner.ensemble above 1; got 1.")
+
+    @property
+    def exploring_learner(self) -> Learner:
+        """The learner of all rounds but the last, whose policies explore."""
+        if self.exploration is None or self.exploration.optimism == 0:
+            return self.learner
+        return replace(self.learner, caution=-self.exploration.optimism)
 
 
 def plain(value: Any) -> Any:
@@ -56,7 +174,7 @@ def plain(value: Any) -> Any:
     return _plain(value, "", of_any_class=True)
 
 
-def to_json(spec: TrainingSpec | DataSpec) -> dict[str, Any]:
+def to_json(spec: TrainingSpec) -> dict[str, Any]:
     """Returns settings as what JSON can say.
 
     Raises:
@@ -69,20 +187,17 @@ def to_json(spec: TrainingSpec | DataSpec) -> dict[str, Any]:
     return dict(_plain(spec, ""))
 
 
-@overload
-def from_json(value: Any) -> TrainingSpec: ...
-@overload
-def from_json(value: Any, kind: type[Spec]) -> Spec: ...
-def from_json(value: Any, kind: type[Any] = TrainingSpec) -> Any:
+def from_json(value: Any) -> TrainingSpec:
     """Returns the settings that `to_json` wrote. What is not there has its default.
 
     Raises:
         ConfigError: if a setting is unknown, missing, or not of its type.
     """
-    return _made(kind, value, "")
+    made: TrainingSpec = _made(TrainingSpec, value, "")
+    return made
 
 
-def with_setting(spec: Spec, text: str) -> Spec:
+def with_setting(spec: TrainingSpec, text: str) -> TrainingSpec:
     """Returns settings with one of them changed.
 
     Args:
@@ -107,7 +222,7 @@ def with_setting(spec: Spec, text: str) -> Spec:
         parsed = json.loads(value)
     except ValueError:
         parsed = value
-    changed: Spec = _changed(spec, path.strip().split("."), parsed, "")
+    changed: TrainingSpec = _changed(spec, path.strip().split("."), parsed, "")
     return changed
 
 
@@ -116,7 +231,7 @@ def _plain(value: Any, where: str, *, of_any_class: bool = False) -> Any:
     inner = partial(_plain, of_any_class=of_any_class)
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
-        tag = {"kind": kind} if _KINDS.get(kind) is type(value) else {}
+        tag = {"kind": _name(type(value))} if isinstance(value, _tagged()) else {}
         named = ((f.name, getattr(value, f.name)) for f in fields(value))
         if tag or of_any_class or isinstance(value, _UNTAGGED):
             return tag | {name: inner(v, _join(where, name)) for name, v in named}
@@ -136,13 +251,15 @@ def _plain(value: Any, where: str, *, of_any_class: bool = False) -> Any:
 def _made(hint: Any, value: Any, where: str) -> Any:
     """A value of the type that an annotation says."""
     origin, args = get_origin(hint), get_args(hint)
-    if hint is Model:
-        return _of_kind(_MODELS, value, where)
+    if hint is Regressor:
+        return _of_kind(REGRESSORS.values(), _imported(value), where)
     if origin in (Union, UnionType):
-        if NoneType in args:
-            (inner,) = (arg for arg in args if arg is not NoneType)
-            return None if value is None else _made(inner, value, where)
-        return _of_kind(args, value, where)
+        if NoneType in args and value is None:
+            return None
+        others = [arg for arg in args if arg is not NoneType]
+        if len(others) == 1:
+            return _made(others[0], value, where)
+        return _of_kind(others, value, where)
     if origin is Literal:
         if value not in args:
             raise ConfigError(f"{where} must be one of {', '.join(args)}; got {value!r}.")
@@ -228,6 +345,8 @@ def _changed(owner: Any, keys: list[str], value: Any, where: str) -> Any:
     """A value with something in it changed."""
     key, rest = keys[0], keys[1:]
     here = _join(where, key)
+    if owner is None:
+        raise ConfigError(f"{where} has no setting {key!r}: the run learns from a log.")
     if isinstance(owner, EnvConfig) and key not in ("id", "settings"):
         return _changed(owner, ["settings", *keys], value, where)
     if not is_dataclass(owner) or isinstance(owner, type):
@@ -245,7 +364,7 @@ def _changed(owner: Any, keys: list[str], value: Any, where: str) -> Any:
 
 def _replaced(old: Any, hint: Any, value: Any, where: str) -> Any:
     """What a setting becomes; a learner, of which a kind is named, keeps what both have."""
-    if isinstance(old, _LEARNERS) and isinstance(value, str):
+    if isinstance(old, LEARNERS) and isinstance(value, str):
         return of_kind(old, _class_of(_by_name(get_args(hint)), value, where))
     return _made(hint, value, where)
 
@@ -259,6 +378,37 @@ def _env_settings(env: EnvConfig, keys: list[str], value: Any) -> dict[str, Any]
     if task is not None:
         _require_known(keys[0], inspect.signature(task).parameters, env.id)
     return {**env.settings, keys[0]: _frozen(value)}
+
+
+def _tagged() -> tuple[type[Any], ...]:
+    """Classes of which there are several to choose from."""
+    return (*LEARNERS, *_SCHEDULES, *REGRESSORS.values())
+
+
+_UNTAGGED = (TrainingSpec, EnvConfig, Exploration, Regression)
+
+
+def _name(cls: type[Any]) -> str:
+    """The kind of a class; of one that is not the library's, with the module that registers it."""
+    home = cls.__module__
+    is_own = home.partition(".")[0] == "bmdp" or home in ("__main__", "__mp_main__")
+    return cls.__name__ if is_own else f"{home}:{cls.__name__}"
+
+
+def _imported(value: Any) -> Any:
+    """A model named `module:Name` by its name, once its module has registered it."""
+    content = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(content, dict) or ":" not in str(content.get("kind")):
+        return value
+    module, _, name = content["kind"].partition(":")
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"the regressor {content['kind']!r} needs the module {module}: {error}. Put its folder "
+            "on PYTHONPATH."
+        ) from error
+    return {**content, "kind": name}
 
 
 def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:
@@ -281,8 +431,8 @@ def _require_known(name: str, known: Iterable[str], owner: str) -> None:
     if name in names:
         return
     near = nearest(name, names) or f" There are {', '.join(names)}."
-    others = [cls.__name__ for cls in _LEARNERS if name in _hints(cls)]
-    if others and owner in _by_name(_LEARNERS):
+    others = [cls.__name__ for cls in LEARNERS if name in _hints(cls)]
+    if others and owner in _by_name(LEARNERS):
         near = f" {' and '.join(others)} has it: say learner={others[0]} before."
     raise ConfigError(f"{owner} has no setting {name!r}.{near}")
 

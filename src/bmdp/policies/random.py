@@ -37,9 +37,8 @@ from scipy.special import betainc, betaincinv
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_choice, require_count, require_rising
 from bmdp.frontier import BudgetStatus
-from bmdp.policies.decisions import Decision, Decisions
-from bmdp.policies.protocol import OneStepPolicy
-from bmdp.policies.stored import storable
+from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
+from bmdp.storage import storable
 
 SPENDS = ("all", "at_most")
 

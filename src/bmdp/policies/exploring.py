@@ -11,11 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import require_share
 from bmdp.errors import ConfigError
-from bmdp.policies.decisions import Decisions, Randomness, episode_streams, idle_decisions
-from bmdp.policies.protocol import OneStepPolicy, Policy, SteppedPolicy
-from bmdp.policies.stored import storable
-from bmdp.policies.trackers import EpisodeTracker
+from bmdp.policies.policy import (
+    Decisions,
+    EpisodeTracker,
+    OneStepPolicy,
+    Policy,
+    Randomness,
+    SteppedPolicy,
+    episode_streams,
+    idle_decisions,
+)
 from bmdp.randomness import EpisodeStreams
+from bmdp.storage import storable
 
 
 @storable

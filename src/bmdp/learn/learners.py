@@ -1,0 +1,429 @@
+"""The learners: settings, and bindings of `fit_q` to what the next state is worth.
+
+- `BFTQ` learns a policy that takes any budget (Algorithm 2).
+- `FTQ` learns the policy of one price of cost, FTQ(lambda).
+- `LagrangianFTQ` learns the policies of many prices at once, and plays within a budget by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from bmdp.arrays import FloatArray
+from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
+from bmdp.data import TransitionBatch
+from bmdp.errors import ConfigError, DataError
+from bmdp.learn.fit import (
+    Backward,
+    Ensemble,
+    Fit,
+    Heads,
+    Iterations,
+    Keeper,
+    NextValues,
+    Record,
+    Schedule,
+    fit_q,
+)
+from bmdp.learn.next_values import TOLERANCE, hull_values, priced_values
+from bmdp.models.kernel import KernelModel
+from bmdp.models.regressor import Regressor
+from bmdp.policies.hull import HullPolicy, HullRule
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
+
+OnRecord: TypeAlias = Callable[[Record], None]
+
+_EXPONENTS = np.arange(-4, 5) / 2  # of 10, for prices that are not given
+_MOST_STEPS = 100  # of an episode that is fitted backwards, unless that is asked for
+_LEAST_ENDS = 0.1  # share of episodes that last to the longest step where there is a horizon
+
+
+@dataclass(frozen=True, kw_only=True)
+class BFTQConfig:
+    """Settings of budgeted fitted Q-iteration.
+
+    Args:
+        gamma: discount of rewards, and of costs if these have none of their own.
+        cost_gamma: discount of costs.
+        budget_range: lowest and highest budget that the policy will take, in discounted cost.
+        model: the regressor of (Q_r, Q_c).
+        schedule: `Backward`, `Iterations`, or None: backwards if the episodes have a horizon, by
+            iterations if not.
+        ensemble: models that are fitted to different episodes, and check each other; 1 for the
+            paper's. Each values what the mean of the others chooses (cross-fitting).
+        pooled: whether one more model, fitted to all episodes, acts; if not, their mean does.
+        caution: deviations over models by which rewards are lowered and costs raised, in place of
+            cross-fitting. Below 0, what is unknown looks good.
+        n_budgets: of the grid over the budget range.
+        slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in mean slopes
+            of the frontiers of the data; see `HullRule`. 0 for no cap, as in the paper.
+        costs_from_zero: whether Q_c below 0 is raised to 0. If not given, where no cost is negative.
+
+    Paper: the settings of Algorithm 2, and the tables of the appendix.
+
+    >>> BFTQConfig(gamma=0.9, budget_range=(0.0, 2.0), n_budgets=5).beta_grid.tolist()
+    [0.0, 0.5, 1.0, 1.5, 2.0]
+    """
+
+    gamma: float
+    cost_gamma: float | None = None
+    budget_range: tuple[float, float] = (0.0, 1.0)
+    model: Regressor = field(default_factory=KernelModel)
+    schedule: Schedule | None = None
+    ensemble: int = 3
+    pooled: bool = True
+    caution: float = 0.0
+    n_budgets: int = 21
+    slope_cap: float = 10.0
+    costs_from_zero: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        _check(self)
+        require_count("n_budgets", self.n_budgets, 2)
+        require_from_0("slope_cap", self.slope_cap)
+        if 0 < self.slope_cap <= 1:
+            raise ConfigError(f"slope_cap must be 0 or above 1; got {self.slope_cap}.")
+
+    @property
+    def beta_grid(self) -> FloatArray:
+        """Budgets that can be handed on."""
+        return np.linspace(*self.budget_range, self.n_budgets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FTQConfig:
+    """Settings of fitted Q-iteration for one price of cost; those of `BFTQConfig`, and the price.
+
+    Args:
+        gamma: discount of rewards, and of costs if these have none of their own.
+        price: lambda, of a unit of cost, in rewards.
+        cost_gamma: discount of costs.
+        budget_range: that the policy takes, to no effect.
+        model: the regressor of (Q_r, Q_c).
+        schedule: as in `BFTQConfig`.
+        ensemble: as there.
+        pooled: as there.
+        caution: as there.
+
+    Paper: FTQ(lambda) of Section 5.
+
+    >>> FTQConfig(gamma=0.9, price=20.0).budget_range
+    (0.0, 1.0)
+    """
+
+    gamma: float
+    price: float = 0.0
+    cost_gamma: float | None = None
+    budget_range: tuple[float, float] = (0.0, 1.0)
+    model: Regressor = field(default_factory=KernelModel)
+    schedule: Schedule | None = None
+    ensemble: int = 3
+    pooled: bool = True
+    caution: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        _check(self)
+        _require_free_heads(self.model)
+        if not 0 <= self.price < np.inf:
+            raise ConfigError(f"price must be finite and from 0 on; got {self.price}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagrangianConfig:
+    """Settings of fitted Q-iteration for many prices of cost at once.
+
+    Args:
+        gamma: discount of rewards, and of costs if these have none of their own.
+        cost_gamma: discount of costs.
+        budget_range: lowest and highest budget that the policy will take, in discounted cost.
+        model: the regressor of (Q_r, Q_c).
+        schedule: as in `BFTQConfig`.
+        ensemble: as there.
+        pooled: as there.
+        caution: as there.
+        prices: of a unit of cost, in rewards; `inf` looks at costs first. If not given, 0, powers
+            of 10 ** 0.5 around the largest reward over the largest cost, and `inf`.
+        plays: "carried": a price chosen by what it costs from the state at the start, and kept;
+            "mixture": a coin between two prices, tossed once per episode.
+
+    Paper: the Lagrangian appendix.
+
+    >>> LagrangianConfig(gamma=0.9, prices=(0, 100, float("inf"))).prices
+    (inf, 100.0, 0.0)
+    """
+
+    gamma: float
+    cost_gamma: float | None = None
+    budget_range: tuple[float, float] = (0.0, 1.0)
+    model: Regressor = field(default_factory=KernelModel)
+    schedule: Schedule | None = None
+    ensemble: int = 3
+    pooled: bool = True
+    caution: float = 0.0
+    prices: tuple[float, ...] = ()
+    plays: Literal["carried", "mixture"] = "carried"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        _check(self)
+        _require_free_heads(self.model)
+        prices = tuple(sorted(map(float, self.prices), reverse=True))
+        if not all(price >= 0 for price in prices) or len(set(prices)) < len(prices):
+            raise ConfigError(f"prices must be different numbers from 0 on; got {self.prices}.")
+        object.__setattr__(self, "prices", prices)
+        require_choice("plays", self.plays, ("carried", "mixture"))
+
+
+Learner: TypeAlias = BFTQConfig | FTQConfig | LagrangianConfig
+LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
+
+
+@dataclass(frozen=True)
+class BFTQ:
+    """Learns from logged transitions a policy that takes any budget.
+
+    Paper: Algorithm 2.
+
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> config = BFTQConfig(gamma=0.9, model=TableModel(), ensemble=1)
+    >>> frontier = BFTQ(config).fit(log, seed=0).frontier([0])
+    >>> frontier.costs.tolist(), frontier.rewards.tolist()
+    ([0.0, 1.0], [0.0, 10.0])
+    """
+
+    config: BFTQConfig  # all settings
+
+    def fit(
+        self,
+        batch: TransitionBatch,
+        *,
+        seed: int,
+        device: str = "auto",
+        on_record: OnRecord = lambda record: None,
+        keeper: Keeper | None = None,
+    ) -> HullPolicy:
+        """Returns a policy that takes any budget of the range.
+
+        Args:
+            batch: transitions.
+            seed: of all that is random.
+            device: "cpu", "cuda", or "auto" for the GPU if there is one.
+            on_record: called after every iteration with how it went.
+            keeper: of what is needed to go on after a kill.
+        """
+        config, grid = self.config, self.config.beta_grid
+        from_zero = config.costs_from_zero
+        if from_zero is None:
+            from_zero = bool(_checked(batch).cost.min() >= 0)
+        values = hull_values(config.slope_cap, costs_from_zero=from_zero, caution=config.caution)
+        fit = _fitted(config, batch, Heads(grid, True), values, seed, device, on_record, keeper)
+        return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, from_zero))
+
+
+@dataclass(frozen=True)
+class FTQ:
+    """Learns from logged transitions the policy of one price, without a dial.
+
+    Paper: FTQ(lambda) of Section 5 and the Lagrangian appendix.
+
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> for price in (0.0, 20.0):
+    ...     config = FTQConfig(gamma=0.9, price=price, model=TableModel(), ensemble=1)
+    ...     print(FTQ(config).fit(log, seed=0).act([0], 0.5, np.random.default_rng(0)).action)
+    1
+    0
+    """
+
+    config: FTQConfig  # all settings
+
+    def fit(
+        self,
+        batch: TransitionBatch,
+        *,
+        seed: int,
+        device: str = "auto",
+        on_record: OnRecord = lambda record: None,
+        keeper: Keeper | None = None,
+    ) -> PricedPolicy:
+        """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
+        config, heads = self.config, Heads(np.zeros(1), False)
+        values = priced_values(np.array([config.price]), caution=config.caution)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper)
+        return PricedPolicy(fit.q_function(), config.price, *config.budget_range)
+
+
+@dataclass(frozen=True)
+class LagrangianFTQ:
+    """Learns the policies of many prices from logged transitions, and plays within a budget.
+
+    Paper: the Lagrangian appendix.
+
+    >>> from bmdp.models import TableModel
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> config = LagrangianConfig(gamma=0.9, prices=(0, 100), model=TableModel(), ensemble=1)
+    >>> policy = LagrangianFTQ(config).fit(log, seed=0)
+    >>> policy.frontier([0]).costs.tolist(), float(policy.frontier([0]).reward_at(0.25))
+    ([0.0, 1.0], 2.5)
+    """
+
+    config: LagrangianConfig  # all settings
+
+    def fit(
+        self,
+        batch: TransitionBatch,
+        *,
+        seed: int,
+        device: str = "auto",
+        on_record: OnRecord = lambda record: None,
+        keeper: Keeper | None = None,
+    ) -> MultiplierPolicy | Portfolio:
+        """Returns the policy that `plays` asks for; arguments as for `BFTQ.fit`."""
+        config, prices = self.config, _prices(self.config, batch)
+        heads = Heads(np.arange(len(prices), dtype=np.float64), False)
+        values = priced_values(prices, caution=config.caution)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper)
+        dial = PriceDial(fit.q_function(), prices, TOLERANCE * fit.units[1])
+        if config.plays == "carried":
+            return MultiplierPolicy(dial, *config.budget_range)
+        return portfolio_of(dial, batch)
+
+
+def portfolio_of(dial: PriceDial, batch: TransitionBatch) -> Portfolio:
+    """Returns a coin between prices, by what they are thought to cost at the first states."""
+    starts = batch.starts()
+    points = dial.at_step(0).points(batch.state[starts if len(starts) else slice(None)][:1000])
+    costs, rewards = (
+        np.asarray(m.mean(axis=0), np.float64) for m in (points.costs, points.rewards)
+    )
+    numbers = np.arange(len(dial.prices))
+    return Portfolio((dial,), np.zeros_like(numbers), numbers.astype(np.float64), costs, rewards)
+
+
+def learner_of(config: Learner) -> BFTQ | FTQ | LagrangianFTQ:
+    """The learner that settings are of."""
+    if isinstance(config, LagrangianConfig):
+        return LagrangianFTQ(config)
+    return BFTQ(config) if isinstance(config, BFTQConfig) else FTQ(config)
+
+
+def of_kind(learner: Learner, kind: type[Learner]) -> Learner:
+    """Returns settings of another kind, which keep what was set of those that both have.
+
+    >>> budgeted = BFTQConfig(gamma=0.9, budget_range=(0.0, 2.0), ensemble=5, n_budgets=5)
+    >>> priced = of_kind(budgeted, LagrangianConfig)
+    >>> priced == LagrangianConfig(gamma=0.9, budget_range=(0.0, 2.0), ensemble=5)
+    True
+    """
+    both = {f.name for f in fields(learner)} & {f.name for f in fields(kind)}
+    return kind(**{name: getattr(learner, name) for name in both})
+
+
+def schedule_of(config: Learner, batch: TransitionBatch) -> Schedule:
+    """Returns the schedule of the settings, or the one that the episodes ask for.
+
+    Backwards, if they have a horizon: all rows of the longest step are terminal, and a tenth of the
+    episodes last that long.
+    """
+    if config.schedule is not None:
+        return config.schedule
+    if batch.step is None or batch.step.max() >= _MOST_STEPS:
+        return Iterations()
+    is_last = batch.step == batch.step.max()
+    n_episodes = np.count_nonzero(batch.step == 0)
+    has_horizon = batch.terminal[is_last].all() and is_last.sum() >= _LEAST_ENDS * n_episodes
+    n_models = config.ensemble
+    return Backward() if has_horizon and is_last.sum() >= 20 * n_models else Iterations()
+
+
+def _fitted(  # noqa: PLR0913
+    config: Learner,
+    batch: TransitionBatch,
+    heads: Heads,
+    values: NextValues,
+    seed: int,
+    device: str,
+    on_record: OnRecord,
+    keeper: Keeper | None,
+) -> Fit:
+    """Runs all iterations, and returns what was learned."""
+    schedule = schedule_of(config, _checked(batch))
+    ensemble = Ensemble(config.ensemble, config.pooled and config.caution == 0, config.caution)
+    discounts = config.gamma, config.gamma if config.cost_gamma is None else config.cost_gamma
+    iterations = fit_q(
+        batch,
+        config.model,
+        values,
+        heads=heads,
+        gammas=discounts,
+        schedule=schedule,
+        ensemble=ensemble,
+        seed=seed,
+        device=device,
+        keeper=keeper,
+    )
+    for record, fit in iterations:
+        if record is not None:
+            on_record(record)
+    return fit
+
+
+def _rule(fit: Fit, cap: float, costs_from_zero: bool) -> HullRule:
+    """The rule of the policy at each step, in the units of the data."""
+    rules = []
+    for step in range(fit.n_steps):
+        q_r, q_c = fit.at_states(step).unbind(1)
+        rules.append(HullRule.of(q_r, q_c, cap, costs_from_zero=costs_from_zero))
+    slope, slack = (
+        np.concatenate([getattr(r, name) for r in rules]) for name in ("slope", "slack")
+    )
+    return HullRule(costs_from_zero, slope, slack).scaled(*fit.units)
+
+
+def _prices(config: LagrangianConfig, batch: TransitionBatch) -> FloatArray:
+    """Those of the settings, or powers of 10 around the largest reward over the largest cost."""
+    if config.prices:
+        return np.array(config.prices)
+    ratio = float(np.abs(batch.reward).max() or 1.0) / float(np.abs(batch.cost).max() or 1.0)
+    return np.array([np.inf, *(ratio * 10.0**-_EXPONENTS), 0.0])
+
+
+def _check(config: Any) -> None:
+    """Checks the settings that all learners have."""
+    require_share("gamma", config.gamma)
+    if config.cost_gamma is not None:
+        require_share("cost_gamma", config.cost_gamma)
+    require_rising("budget_range", config.budget_range)
+    object.__setattr__(config, "budget_range", tuple(map(float, config.budget_range)))
+    if not hasattr(config.model, "empty"):
+        raise ConfigError(f"model must be a regressor; got {config.model!r}.")
+    if not isinstance(config.schedule, Iterations | Backward | None):
+        raise ConfigError(
+            f"schedule must be Iterations, Backward or None; got {config.schedule!r}."
+        )
+    require_count("ensemble", config.ensemble, 1)
+    if not np.isfinite(config.caution):
+        raise ConfigError(f"caution must be finite; got {config.caution}.")
+
+
+def _require_free_heads(model: Any) -> None:
+    """Checks that a regressor does not take its heads for budgets."""
+    if getattr(model, "needs_budgets", False):
+        raise ConfigError(
+            f"model must not take its heads for budgets where they are prices; got "
+            f"{type(model).__name__}. Use KernelModel, or FrontierNet(structure='free')."
+        )
+
+
+def _checked(batch: Any) -> TransitionBatch:
+    if not isinstance(batch, TransitionBatch):
+        raise DataError(f"batch must be a TransitionBatch; got {type(batch).__name__}.")
+    return batch

@@ -1,0 +1,182 @@
+"""What the next state is worth: the one thing in which learners differ.
+
+Each function returns a `NextValues`: given the models of a step, how the next states are valued.
+An ensemble of several models values by *cross-fitting*: the mean of the others chooses, each model
+values what was chosen, and the mean over models is taken. With caution, all models choose and value
+together, by their mean less some deviations of rewards and more of costs. One model does both, as
+in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.errors import PolicyError
+from bmdp.frontier import crossed_values
+from bmdp.learn.fit import NextValues, Source, Values, Worth
+from bmdp.models.regressor import barred, combined
+from bmdp.policies.hull import HullRule
+from bmdp.policies.policy import Options, SteppedPolicy
+from bmdp.policies.prices import best_actions
+
+TOLERANCE = 0.01
+"""At an infinite price, costs that are closer are equal, in the largest cost of the data."""
+
+Greedy = Callable[[Tensor, Tensor, Tensor], Values]
+"""From values that choose and values that value, `[n, 2, A, H]` each, and heads or labels."""
+
+
+def hull_values(slope_cap: float, *, costs_from_zero: bool, caution: float = 0.0) -> NextValues:
+    """Values of the hull policy: the best mixture of two vertices around each budget.
+
+    Args:
+        slope_cap: of `HullRule.of`; 0 for the paper's rule.
+        costs_from_zero: whether Q_c below 0 is raised to 0.
+        caution: of an ensemble.
+
+    Paper: Eq. 11 by Algorithm 3. Every frontier serves all budgets (Algorithm 5).
+    """
+
+    def at_step(source: Source) -> Worth:
+        q_r, q_c = barred(combined(source.sample, caution), source.known).unbind(1)
+        rule = HullRule.of(q_r, q_c, slope_cap, costs_from_zero=costs_from_zero)
+
+        def greedy(choosing: Tensor, valuing: Tensor, asked: Tensor) -> Values:
+            points = rule.points(choosing[:, 0], choosing[:, 1])
+            budgets = points.raised(asked).to(points.costs.dtype)
+            flat = valuing.flatten(2)  # [n, 2, A * H]
+            costs = flat[:, 1].clip(0) if costs_from_zero else flat[:, 1]
+            clouds: Any = (points.costs, points.rewards, costs, flat[:, 0])
+            cheapest: Any = points.cheapest
+            if costs.device.type == "cpu":  # numba is the faster one there
+                *clouds, budgets, cheapest = (t.numpy() for t in (*clouds, budgets, cheapest))
+            found, n_infeasible = crossed_values(clouds[:2], clouds[2:], budgets, cheapest=cheapest)
+            return Values(torch.as_tensor(found), n_infeasible)
+
+        return _checked(greedy, caution)
+
+    return at_step
+
+
+def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
+    """Values of the greedy policy of each price: the action of the most Q_r - price * Q_c.
+
+    Args:
+        prices: of a unit of cost, in rewards, one for each head; `inf` looks at costs first.
+        caution: of an ensemble.
+
+    Paper: FTQ(lambda) of Section 5, for all multipliers at once.
+    Differs: Q_r and Q_c are estimated side by side, not the scalar r - lambda c.
+    """
+
+    def at_step(source: Source) -> Worth:
+        reward_unit, cost_unit = source.units
+        scaled = torch.tensor(np.asarray(prices) * cost_unit / reward_unit, dtype=torch.float32)
+        scaled = scaled.to(source.sample.device)
+
+        def greedy(choosing: Tensor, valuing: Tensor, asked: Tensor) -> Values:
+            heads = asked.long()
+            q_r, q_c = choosing[..., heads].unbind(1)
+            actions = best_actions(q_r, q_c, scaled[heads], TOLERANCE)  # [n, L]
+            which = actions[:, None, None].expand(-1, 2, 1, -1)
+            return Values(valuing[..., heads].gather(2, which)[:, :, 0].movedim(1, 2))
+
+        return _checked(greedy, caution)
+
+    return at_step
+
+
+def policy_values(
+    policy: SteppedPolicy, heads: FloatArray, n_actions: int, shown: Callable[[int, Any], Any]
+) -> NextValues:
+    """Values of a given policy: the mean of Q over what it does at the next state.
+
+    Args:
+        policy: one whose probabilities are known.
+        heads: budgets `[H]` that it is asked at; those that it hands on are interpolated.
+        n_actions: of the batch.
+        shown: what the policy is shown of states at a step.
+
+    Paper: Eq. 6, the operator T^pi, estimated as T is in Section 3.1.
+    """
+
+    def at_step(source: Source) -> Worth:
+        states = shown(source.step, source.states)
+
+        def worth(values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
+            if part.stop == 0:  # a promise, which a given policy does not make
+                return Values(values.new_zeros((1, 2, 2)))
+            options = policy.at_step(source.step).options_at(states[part], heads)
+            found = expected(values[0].cpu().numpy(), places_of(options, heads, n_actions))
+            return Values(torch.from_numpy(np.moveaxis(found, 1, 2)).to(values))
+
+        return worth
+
+    return at_step
+
+
+def _checked(greedy: Greedy, caution: float) -> Worth:
+    """A greedy step by an ensemble whose models check each other."""
+
+    def worth(values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
+        if len(values) == 1 or caution != 0:
+            own = combined(values, caution)
+            return greedy(barred(own, known), own, asked)
+        total, others = values.sum(dim=0), len(values) - 1
+        parts = [greedy(barred((total - own) / others, known), own, asked) for own in values]
+        mean = torch.stack([part.values for part in parts]).mean(dim=0)
+        return Values(mean, sum(part.n_infeasible for part in parts) // len(parts))
+
+    return worth
+
+
+class Places(NamedTuple):
+    """What a policy does, as places among the values `[A * B]` of a state, with their weights."""
+
+    place: IntArray  # [N, L, J], of the grid budget below the one handed on
+    below: FloatArray  # [N, L, J], weight of that place
+    above: FloatArray  # [N, L, J], weight of the place after it
+
+
+def places_of(options: Options, grid: FloatArray, n_actions: int) -> Places:
+    """Puts options `[N, L, J]` on a grid of budgets `[B]`; those between two of them are shared.
+
+    Raises:
+        PolicyError: if an action is not one of `n_actions`.
+
+    >>> one = Options(np.array([[[1]]]), np.array([[[0.75]]]), np.array([[[1.0]]]))
+    >>> [column.tolist() for column in places_of(one, np.array([0.0, 0.5, 1.0]), 2)]
+    [[[[4]]], [[[0.5]]], [[[0.5]]]]
+    """
+    action, next_budget, probability = options
+    unknown = action[(action < 0) | (action >= n_actions)]
+    if len(unknown):
+        raise PolicyError(
+            f"the policy plays action {unknown[0]}; the batch has actions 0 to {n_actions - 1}."
+        )
+    place = (np.searchsorted(grid, next_budget, side="right") - 1).clip(0, max(0, len(grid) - 2))
+    gaps = np.diff(grid) if len(grid) > 1 else np.array([np.inf])
+    share = ((next_budget - grid[place]) / gaps[place]).clip(0, 1)
+    return Places(
+        (action * len(grid) + place).astype(np.int32),
+        (probability * (1 - share)).astype(np.float32),
+        (probability * share).astype(np.float32),
+    )
+
+
+def expected(values: FloatArray, places: Places) -> FloatArray:
+    """Means `[N, K, L]` of K kinds of values `[N, K, A, B]` over what is done at each budget."""
+    flat = values.reshape(*values.shape[:2], -1)
+    at = places.place.reshape(len(values), 1, -1)
+    lower, upper = (
+        np.take_along_axis(flat, place, axis=2).reshape(*values.shape[:2], *places.place.shape[1:])
+        for place in (at, np.minimum(at + 1, flat.shape[2] - 1))
+    )
+    mean: FloatArray = (places.below[:, None] * lower + places.above[:, None] * upper).sum(axis=-1)
+    return mean

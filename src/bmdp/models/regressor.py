@@ -1,0 +1,499 @@
+"""What a learner asks of a regressor: to be fitted again and again, and for values.
+
+A *regressor* is settings, a frozen dataclass marked with `@regressor`. Its `empty(sizes)` makes a
+`QModel`: a torch module that holds an ensemble of E models for S steps of an episode, and gives
+(Q_r, Q_c) of all A actions on H heads at once. A *head* is a budget handed on, or a price of cost.
+All arrays of a model are buffers or parameters, so that moving it to a device, saving it and going
+on after a kill are torch's own.
+
+An *averager* is a model whose value is a weighted mean of targets, with weights that depend on
+states and actions alone (Gordon, 1995). The weights are the same for all heads, so their errors are
+alike, and a frontier cannot pick the luckiest of them. It is fitted from sums over rows, which are
+added up chunk by chunk in a fixed order: one process, many, or a stream of files make the same
+sums.
+
+Values inside a model are in units of the data's largest reward and cost; `LearnedQ` turns them into
+the units of the data. Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states
+from bmdp.errors import ConfigError, StoreError
+from bmdp.randomness import named_generator
+from bmdp.storage import restores, storable
+
+CHUNK = 8192
+"""Rows of which sums are made at a time. Sums are rounded as their parts are cut, so it is fixed."""
+
+_MOST_JUDGED = 4096  # rows of a model that tell its loss
+
+Settings = TypeVar("Settings")
+
+
+class Sizes(NamedTuple):
+    """Sizes of a model."""
+
+    n_members: int  # E, models of the ensemble
+    n_steps: int  # S
+    n_actions: int  # A
+    n_numbers: int  # D, of a state as the model sees it
+    heads: tuple[float, ...]  # [H], budgets handed on, or numbers of prices
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The rows that models are fitted to, without their targets."""
+
+    states: FloatArray  # [N, D], float64
+    actions: IntArray  # [N]
+    members: BoolArray  # [E, N], the rows of each model
+    outcomes: FloatArray  # [N, K], what followed: reward, cost, next state; for structure alone
+    sizes: Sizes
+    seed: int
+    budgets: FloatArray | None = None  # [N], held in the log, if known
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Random numbers for a purpose."""
+        return named_generator(self.seed, f"fit/{name}")
+
+
+class RowSet(NamedTuple):
+    """Rows of a problem that a step is fitted to."""
+
+    name: str  # what is computed from rows alone is kept under it
+    positions: IntArray  # [n], rising
+
+
+class Loss(NamedTuple):
+    """How a regression went, mean over models: squared error of Q_r plus that of Q_c."""
+
+    first: float  # of the model before
+    last: float
+    n_steps: int = 1  # of gradient descent
+
+
+class Regressor(Protocol):
+    """Settings of a model."""
+
+    def empty(self, sizes: Sizes) -> QModel:
+        """Returns models that know nothing."""
+
+
+REGRESSORS: dict[str, type[Any]] = {}
+
+
+def regressor(cls: type[Settings]) -> type[Settings]:
+    """Registers a frozen dataclass as a regressor under its name.
+
+    Learners, runs, workers and `bmdp.load_policy` then treat it as one of the library's own. Its
+    fields must be numbers, words, truth values, or tuples of them.
+
+    Raises:
+        ConfigError: if another class has that name.
+    """
+    known = REGRESSORS.get(cls.__name__)
+    if known is not None and (known.__module__, known.__qualname__) != (
+        cls.__module__,
+        cls.__qualname__,
+    ):
+        raise ConfigError(f"a regressor called {cls.__name__!r} is registered already.")
+    REGRESSORS[cls.__name__] = cls
+    return storable(cls)
+
+
+class QModel(nn.Module):
+    """An ensemble of models of (Q_r, Q_c) for each step of an episode.
+
+    A subclass registers its arrays as buffers or parameters. Their axes begin with [E, S], but for
+    those named in `common` (no axis of the ensemble) and in `constant` (no axis of steps).
+    """
+
+    common: ClassVar[frozenset[str]] = frozenset()
+    constant: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, settings: Any, sizes: Sizes) -> None:
+        """Makes models that know nothing."""
+        super().__init__()
+        self.settings, self.sizes = settings, sizes
+
+    @abstractmethod
+    def prepare(self, problem: Problem) -> None:
+        """Takes the rows, and computes what depends on them alone."""
+
+    @abstractmethod
+    def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
+        """Fits the models of a step.
+
+        Args:
+            step: number of the step.
+            rows: of the problem, that are fitted.
+            labels: what `labels` returned, for all rows of the problem.
+            targets: `[n, L, 2]` of (Q_r, Q_c), for the rows of the set.
+            name: of the iteration, for random numbers.
+        """
+
+    @abstractmethod
+    def error(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor) -> float:
+        """Squared error of Q_r plus that of Q_c of the models as they are, mean over models."""
+
+    def labels(self, iteration: int, device: torch.device) -> Tensor:
+        """Heads at which rows are fitted: all of them, `[H]`, or labels of each row, `[N, L]`."""
+        return torch.tensor(self.sizes.heads, dtype=torch.float32, device=device)
+
+    def embed(self, states: Tensor) -> Tensor:
+        """Computes what `read` needs of states `[n, D]`, whatever the step."""
+        return states
+
+    @abstractmethod
+    def read(self, embedded: Tensor, step: int) -> Tensor:
+        """Values at embedded states: `[E, n, 2, A, H]`, float32, in scaled units."""
+
+    def forward(self, states: Tensor, step: int = 0) -> Tensor:
+        """Values at states `[n, D]` at a step: `[E, n, 2, A, H]`."""
+        return self.read(self.embed(states), min(step, self.sizes.n_steps - 1))
+
+    def known(self, embedded: Tensor) -> Tensor | None:
+        """Which actions the data know at embedded states, `[n, A]`; None if it cannot be said."""
+        return None
+
+    def select(self, members: list[int]) -> QModel:
+        """Returns a model with some members of the ensemble."""
+        sizes = self.sizes._replace(n_members=len(members))
+        found: QModel = self.settings.empty(sizes)
+        found.load_tensors(
+            {
+                name: tensor if name in self.common else tensor[members]
+                for name, tensor in self.state_dict().items()
+            }
+        )
+        return found
+
+    def step_tensors(self, step: int) -> dict[str, Tensor]:
+        """What was fitted at one step, and what the next regression goes on from."""
+        return {n: t[:, step] for n, t in self.state_dict().items() if self._has_steps(n)}
+
+    def set_step(self, step: int, tensors: dict[str, Tensor]) -> None:
+        """Sets what `step_tensors` returned."""
+        state = self.state_dict()
+        for name, tensor in tensors.items():
+            state[name][:, step] = tensor.to(state[name].device)
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Sets all buffers and parameters; buffers take the shape they are given.
+
+        Raises:
+            StoreError: if one is missing, unknown, or makes no sense.
+        """
+        parameters, state = dict(self.named_parameters()), self.state_dict()
+        if tensors.keys() != state.keys():
+            wrong = sorted(tensors.keys() ^ state.keys())
+            raise StoreError(f"{type(self).__name__}: arrays do not match: {', '.join(wrong)}.")
+        for name, tensor in tensors.items():
+            if name in parameters:
+                if tensor.shape != parameters[name].shape:
+                    raise StoreError(f"{type(self).__name__}: {name} has the wrong shape.")
+                with torch.no_grad():
+                    parameters[name].copy_(tensor)
+            else:
+                owner, _, last = name.rpartition(".")
+                device, dtype = state[name].device, state[name].dtype
+                module = self.get_submodule(owner)
+                module.register_buffer(last, tensor.to(device=device, dtype=dtype))
+        self.check()
+
+    def stored(self) -> tuple[str, dict[str, Any]]:
+        """Kind and fields of the model, for a file."""
+        tensors = self.state_dict()
+        arrays = tuple(tensor.cpu().numpy() for tensor in tensors.values())
+        fields_of = {"settings": self.settings, "sizes": tuple(self.sizes)}
+        return "QModel", {**fields_of, "names": tuple(tensors), "arrays": arrays}
+
+    def check(self) -> None:
+        """Checks arrays that were read from a file.
+
+        Raises:
+            StoreError: if they make no sense.
+        """
+
+    def _has_steps(self, name: str) -> bool:
+        return name not in self.common and name not in self.constant
+
+
+@restores("QModel")
+def _restored(
+    settings: Regressor, sizes: tuple[Any, ...], names: tuple[str, ...], arrays: tuple[Any, ...]
+) -> QModel:
+    """The model that `stored` described."""
+    model = settings.empty(Sizes(*sizes))
+    given = (torch.from_numpy(np.array(array)) for array in arrays)
+    model.load_tensors(dict(zip(names, given, strict=True)))
+    return model
+
+
+class Averager(QModel):
+    """A model whose value is a weighted mean of targets, fitted from sums over rows.
+
+    The structure (cells, leaves, centres) comes from states and actions alone. `grams` depends on
+    the rows alone and is added up once for a set of rows, `moments` at every fit.
+    """
+
+    _rows: Tensor  # [N, ...], embedded states of the problem
+    _actions: Tensor  # [N]
+    _masks: BoolArray  # [E, N], rows of each member
+    _own: dict[tuple[str, int], Tensor]  # where in a set the rows of a member are
+    _grams: dict[tuple[str, int], Tensor]
+
+    def prepare(self, problem: Problem) -> None:
+        """Takes the rows, and builds the structure."""
+        device = next(self.buffers()).device
+        self.build(problem)
+        self._rows = self.embed(torch.from_numpy(problem.states).to(device))
+        self._actions = torch.tensor(problem.actions, device=device)
+        self._masks, self._own, self._grams = problem.members, {}, {}
+
+    @abstractmethod
+    def build(self, problem: Problem) -> None:
+        """Builds the structure."""
+
+    def grams(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
+        """Sums of weights over a chunk of embedded rows `[n, ...]`."""
+        raise NotImplementedError
+
+    def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+        """Sums of weighted targets `[n, 2, H]` over a chunk of embedded rows."""
+        raise NotImplementedError
+
+    def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
+        """Sets the models of a step, given grams and moments of each member."""
+        raise NotImplementedError
+
+    def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
+        """Adds up the sums of all chunks in order, and solves."""
+        values = targets.transpose(1, 2)  # [n, 2, H]
+        first = self.loss(step, rows, values)
+        self.solve(step, [self._added(e, rows, values) for e in range(self.sizes.n_members)])
+        return Loss(first, self.loss(step, rows, values))
+
+    def _added(self, member: int, rows: RowSet, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Grams and moments over the rows of a set that are a member's."""
+        places = self.places(member, rows)
+        positions = self.positions(rows)[places]
+        chunks = [
+            (self._rows[positions[part]], self._actions[positions[part]], places[part])
+            for part in cover(max(1, len(places)), CHUNK)
+        ]
+        key = rows.name, member
+        if key not in self._grams:
+            self._grams[key] = total(self.grams(member, r, a) for r, a, _ in chunks)
+        return self._grams[key], total(
+            self.moments(member, r, a, values[q].double()) for r, a, q in chunks
+        )
+
+    def positions(self, rows: RowSet) -> Tensor:
+        """The rows of a set."""
+        return torch.from_numpy(rows.positions).to(self._actions.device)
+
+    def places(self, member: int, rows: RowSet) -> Tensor:
+        """Where in a set the rows of a member are."""
+        key = rows.name, member
+        if key not in self._own:
+            own = np.flatnonzero(self._masks[member][rows.positions])
+            self._own[key] = torch.from_numpy(own).to(self._actions.device)
+        return self._own[key]
+
+    def error(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor) -> float:
+        """Squared error of Q_r plus that of Q_c, on some rows of each member."""
+        return self.loss(step, rows, targets.transpose(1, 2))
+
+    def loss(self, step: int, rows: RowSet, values: Tensor) -> float:
+        """The same for values `[n, 2, H]`."""
+        losses = []
+        for member in range(self.sizes.n_members):
+            places = self.places(member, rows)
+            if len(places) == 0:
+                continue
+            places = places[:: max(1, -(-len(places) // _MOST_JUDGED))]
+            positions = self.positions(rows)[places]
+            found = self.read_member(member, self._rows[positions], step)  # [n, 2, A, H]
+            actions = self._actions[positions][:, None, None, None]
+            taken = found.gather(2, actions.expand(-1, 2, 1, found.shape[-1]))[:, :, 0]
+            losses.append(float((taken - values[places]).square().sum(1).mean()))
+        return float(np.mean(losses)) if losses else 0.0
+
+    @abstractmethod
+    def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
+        """Values of one model, `[n, 2, A, H]`."""
+
+    def read(self, embedded: Tensor, step: int) -> Tensor:
+        """Values at embedded states: `[E, n, 2, A, H]`."""
+        members = range(self.sizes.n_members)
+        return torch.stack([self.read_member(e, embedded, step).float() for e in members])
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How numbers are brought to mean 0 and deviation 1: `value = scaled * scale + centre`."""
+
+    centre: FloatArray  # [D]
+    scale: FloatArray  # [D]
+
+    @classmethod
+    def of(cls, states: NDArray[Any]) -> Scaling:
+        """Mean and deviation of each number; one that never changes is left as it is."""
+        centre, deviation = states.mean(axis=0), states.std(axis=0)
+        is_constant = deviation <= 1e-12 * np.abs(states).max(axis=0, initial=0)
+        return cls(centre, np.where(is_constant, 1.0, deviation))
+
+
+class Bounded(QModel):
+    """A model that is not believed beyond what it was fitted to.
+
+    No value of an action on a head is below the least or above the most of its targets. Where a
+    policy does what is rare in the data a model may say anything, and as every regression learns
+    from the one before, such errors would grow from step to step.
+    """
+
+    constant = frozenset()
+
+    def __init__(self, inner: QModel) -> None:
+        """Bounds another model."""
+        super().__init__(inner.settings, inner.sizes)
+        self.inner = inner
+        shape = (inner.sizes.n_steps, 2, inner.sizes.n_actions, len(inner.sizes.heads))
+        self.register_buffer("least", torch.zeros(shape))
+        self.register_buffer("most", torch.zeros(shape))
+        self._actions: Tensor
+
+    def prepare(self, problem: Problem) -> None:
+        """Takes the rows."""
+        self.inner.prepare(problem)
+        self._actions = torch.tensor(problem.actions, device=self.get_buffer("least").device)
+
+    def labels(self, iteration: int, device: torch.device) -> Tensor:
+        """Those of the model."""
+        return self.inner.labels(iteration, device)
+
+    def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
+        """Fits the model, and notes the range of targets of each action."""
+        actions = self._actions[torch.from_numpy(rows.positions).to(self._actions.device)]
+        for action in range(self.sizes.n_actions):
+            own = targets[actions == action]
+            own = own if len(own) else targets
+            self.get_buffer("least")[step, :, action] = own.amin(0).T
+            self.get_buffer("most")[step, :, action] = own.amax(0).T
+        return self.inner.fit(step, rows, labels, targets, name)
+
+    def error(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor) -> float:
+        """As of the model."""
+        return self.inner.error(step, rows, labels, targets)
+
+    def embed(self, states: Tensor) -> Tensor:
+        """As the model does."""
+        return self.inner.embed(states)
+
+    def known(self, embedded: Tensor) -> Tensor | None:
+        """As the model says."""
+        return self.inner.known(embedded)
+
+    def read(self, embedded: Tensor, step: int) -> Tensor:
+        """Values within their bounds."""
+        found = self.inner.read(embedded, step)
+        return found.clamp(self.get_buffer("least")[step], self.get_buffer("most")[step])
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class LearnedQ:
+    """Q-values of a trained model, in the units of the data.
+
+    An action that never occurs in the data has reward minus infinity and cost infinity: no policy
+    plays it.
+    """
+
+    model: QModel  # of the members that act
+    columns: IntArray  # [J], numbers of a state that the model sees
+    taken: BoolArray  # [A], actions that occur in the data
+    reward_unit: float  # that rewards were divided by
+    cost_unit: float  # that costs were divided by
+    caution: float = 0.0  # deviations over models by which Q_r is lowered and Q_c raised
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps that have models of their own."""
+        return self.model.sizes.n_steps
+
+    def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
+        rows = flat_states(states)[:, self.columns]
+        device = next(iter(self.model.state_dict().values())).device
+        with torch.no_grad():
+            embedded = self.model.embed(torch.from_numpy(rows).to(device))
+            found = self.model.read(embedded, min(step, self.n_steps - 1))
+            values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
+            known = self.model.known(embedded)
+        mask = np.broadcast_to(self.taken, values.shape[:1] + self.taken.shape)
+        if known is not None:
+            some = known.cpu().numpy() & mask
+            mask = np.where(some.any(axis=1, keepdims=True), some, mask)
+        q_r, q_c = values[:, 0] * self.reward_unit, values[:, 1] * self.cost_unit
+        if mask.all():
+            return q_r, q_c
+        shown = mask[:, :, None]
+        return np.where(shown, q_r, -np.inf), np.where(shown, q_c, np.inf)
+
+    def to(self, device: str | torch.device) -> LearnedQ:
+        """Returns the same, computed on a device."""
+        model = self.model.select(list(range(self.model.sizes.n_members)))
+        return replace(self, model=model.to(device))
+
+
+def combined(values: Tensor, caution: float) -> Tensor:
+    """What an ensemble `[E, n, 2, A, H]` says together, `[n, 2, A, H]`.
+
+    It is the mean; with caution, rewards less and costs more by so many deviations over the
+    ensemble. Below 0, what is unknown looks good.
+
+    >>> values = torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1).expand(-1, -1, 2, -1, -1)
+    >>> combined(values, 0.5).flatten().tolist()
+    [1.5, 2.5]
+    """
+    if len(values) == 1:
+        return values[0]
+    mean = values.mean(dim=0)
+    if caution == 0:
+        return mean
+    deviation = values.std(dim=0, correction=0)
+    signs = values.new_tensor([-caution, caution])[:, None, None]
+    return mean + signs * deviation
+
+
+def barred(values: Tensor, known: Tensor) -> Tensor:
+    """Values `[n, 2, A, H]`; actions that are not known `[n, A]` earn nothing and cost all."""
+    if bool(known.all()):
+        return values
+    worst = values.new_tensor([-torch.inf, torch.inf])[:, None, None]
+    return torch.where(known[:, None, :, None], values, worst)
+
+
+def total(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of parts, added up in order."""
+    first, *others = parts
+    for part in others:
+        first = first + part
+    return first
+
+
+def cover(n_rows: int, size: int) -> Iterable[slice]:
+    """Parts of rows of a size at most."""
+    return (slice(first, first + size) for first in range(0, n_rows, size))

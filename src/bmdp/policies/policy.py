@@ -1,0 +1,519 @@
+"""A budgeted policy: from (state, budget) to (action, next budget), in two forms.
+
+*One-step form*: `policy.act(state, budget, rng)` for one state, `policy.decide(states, budgets,
+rng)` for many. The caller carries the budget: it holds `next_budget` at the next state (Eq. 2).
+
+*Episode form*, which every policy has: `tracker = policy.start(states, budgets, rng)` for a batch
+of episodes, then in turn `tracker.decide(states)` and `tracker.observe(costs, next_states, ended)`.
+The tracker carries the budgets, and `tracker.set_budget(budgets)` moves the dial in the middle.
+Policies that toss a coin once per episode, that count steps, or whose next budget depends on the
+next state, have this form only.
+
+A one-step policy is a pure function of states, budgets and uniform numbers, a fixed count of them
+for each decision. The numbers come from a numpy generator in one-step form, and from one stream for
+each episode in episode form, so that an episode goes the same way whatever it is batched with.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape
+from bmdp.checks import require_count, require_share
+from bmdp.errors import BudgetError, PolicyError, StoreError
+from bmdp.frontier import BudgetStatus
+from bmdp.randomness import EpisodeStreams
+from bmdp.storage import POLICY, is_registered, kinds_of, load_value, save_value
+
+ActionT = TypeVar("ActionT")
+BudgetT = TypeVar("BudgetT")
+StatusT = TypeVar("StatusT")
+
+
+class Decision(NamedTuple, Generic[ActionT, BudgetT, StatusT]):
+    """What to do now, the budget to hold next, and how the budget lay to the frontier.
+
+    One of each from `act`, arrays `[N]` from `decide`.
+
+    Paper: the augmented action (a, beta_a) of Section 2.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> HullPolicy(q, [0.0, 1.0]).act(0, 1.0, np.random.default_rng(0))
+    Decision(action=1, next_budget=0.0, status=<BudgetStatus.SLACK: 2>)
+    """
+
+    action: ActionT  # number of an action
+    next_budget: BudgetT  # in expected discounted cost, from the next state on
+    status: StatusT  # of the budget held
+
+
+OneDecision: TypeAlias = Decision[int, float, BudgetStatus]
+Decisions: TypeAlias = Decision[IntArray, FloatArray, IntArray]
+"""The same three as arrays `[N]`."""
+
+
+class Options(NamedTuple):
+    """What a policy may do at `N` states with their budgets, `J` things at each.
+
+    `[N, L, J]` where each state is asked at `L` budgets.
+    """
+
+    action: IntArray  # [N, J]
+    next_budget: FloatArray  # [N, J]
+    probability: FloatArray  # [N, J], rows sum to 1
+
+
+Randomness: TypeAlias = np.random.Generator | EpisodeStreams
+
+
+def admitted_budgets(
+    budgets: ArrayLike, n_rows: int, budget_range: tuple[float, float]
+) -> NDArray[np.float64]:
+    """Returns budgets `[N]` that a policy takes; one for all may be given.
+
+    Raises:
+        BudgetError: naming the first that is not a number, or below the range.
+        DataError: if there are not `N`.
+
+    >>> admitted_budgets(0.5, 2, (0.0, 1.0))
+    array([0.5, 0.5])
+    """
+    held = real_array("budgets", budgets).astype(np.float64)
+    if held.ndim == 0:
+        held = np.full(n_rows, held)
+    require_shape("budgets", held, (n_rows,), "[N]")
+    low, high = budget_range
+    refused = np.flatnonzero(~(held >= low))  # NaN included
+    if len(refused):
+        i = int(refused[0])
+        raise BudgetError(
+            f"budgets must be numbers from {low:g} on (budget_range is {low:g} to {high:g}); "
+            f"got {held[i]:g} at [{i}]."
+        )
+    return held
+
+
+def episode_streams(rng: Randomness, states: ArrayLike) -> EpisodeStreams:
+    """Returns a stream for each episode that starts: those given, or new ones of a generator."""
+    n_episodes = len(state_rows(states))
+    if isinstance(rng, EpisodeStreams):
+        if len(rng) != n_episodes:
+            raise PolicyError(
+                f"rng must have one stream for each of {n_episodes} episodes; got {len(rng)}."
+            )
+        return rng
+    return EpisodeStreams.from_generator(rng, n_episodes)
+
+
+def idle_decisions(budgets: FloatArray) -> Decisions:
+    """Decisions of ended episodes: action 0, the budget as it is, SLACK."""
+    status = np.full(len(budgets), BudgetStatus.SLACK, np.int8)
+    return Decision(np.zeros(len(budgets), np.int64), budgets.copy(), status)
+
+
+def ended_episodes(ended: ArrayLike, n_rows: int) -> BoolArray:
+    """Checks the mask of ended episodes, `[N]` or one for all."""
+    mask = np.asarray(ended, np.bool_)
+    if mask.ndim == 0:
+        mask = np.full(n_rows, mask)
+    require_shape("ended", mask, (n_rows,), "[N]")
+    return mask
+
+
+def state_rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
+    """States as an array `[N, ...]`."""
+    rows = np.asarray(states)
+    if rows.ndim == 0 or (n_rows is not None and len(rows) != n_rows):
+        count = "[N, ...]" if n_rows is None else f"[{n_rows}, ...]"
+        require_shape("states", rows, (n_rows, *rows.shape[1:]), count)
+    return rows
+
+
+class Tracker(Protocol):
+    """A batch of `N` episodes under one policy.
+
+    Paper: Eq. 2, the budget handed on is the one held next.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy = HullPolicy(q, beta_grid=[0.0, 1.0])
+    >>> tracker = policy.start([0, 0], budgets=[0.0, 1.0], rng=np.random.default_rng(0))
+    >>> tracker.decide([0, 0]).action.tolist(), tracker.budgets.tolist()
+    ([0, 1], [0.0, 0.0])
+    >>> tracker.observe(costs=[0.0, 1.0], next_states=[0, 0], ended=[False, True])
+    >>> tracker.set_budget(1.0)
+    >>> tracker.decide([0, 0]).action.tolist()  # the second one is over: its 0 means nothing
+    [1, 0]
+    """
+
+    @property
+    def budgets(self) -> FloatArray:
+        """Budgets held now, `[N]`."""
+
+    def decide(self, states: ArrayLike) -> Decisions:
+        """Returns what to do at the states `[N, ...]`. Rows of ended episodes mean nothing."""
+
+    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
+        """Takes note of what followed: costs paid, next states, which episodes ended, `[N]`."""
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        """Replaces the budgets held, `[N]` or one for all, from the next decision on."""
+
+
+class Ranged(Protocol):
+    """A policy, as far as all trackers ask."""
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget."""
+
+
+RangedT = TypeVar("RangedT", bound=Ranged)
+
+
+class EpisodeTracker(ABC, Generic[RangedT]):
+    """What all trackers share: budgets, streams, which episodes ended, and whose turn it is."""
+
+    def __init__(self, policy: RangedT, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+        """Starts one episode for each stream."""
+        self._policy, self._streams, self._step = policy, streams, 0
+        self._budget_range = policy.budget_range
+        self._ended: BoolArray = np.zeros(len(streams), np.bool_)
+        self._has_decided = False
+        self._budgets: FloatArray
+        self.set_budget(budgets)
+
+    @property
+    def budgets(self) -> FloatArray:
+        """Budgets held now, `[N]`."""
+        return self._budgets.copy()
+
+    def begin_at(self, step: int) -> None:
+        """Says that the episodes are at a step already: a policy takes over in the middle.
+
+        Raises:
+            ConfigError: if it is not a whole number from 0 on.
+            PolicyError: if the first decision was made.
+        """
+        require_count("step", step, 0)
+        if self._step:
+            raise PolicyError("tracker.begin_at must be called once, before the first decision.")
+        self._step = step
+
+    def decide(self, states: ArrayLike) -> Decisions:
+        """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""
+        if self._has_decided:
+            raise PolicyError("tracker.decide was called twice: call tracker.observe in between.")
+        decision = self._decide(state_rows(states, len(self._streams)))
+        self._has_decided = True
+        self._budgets, self._step = decision.next_budget.copy(), self._step + 1
+        return decision
+
+    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
+        """Takes note of what followed."""
+        if not self._has_decided:
+            raise PolicyError("tracker.observe must follow tracker.decide.")
+        ended_now = ended_episodes(ended, len(self._streams))
+        self._observe(np.broadcast_to(costs, ended_now.shape), np.asarray(next_states), ended_now)
+        self._ended, self._has_decided = self._ended | ended_now, False
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        """Replaces the budgets held, from the next decision on."""
+        self._budgets = admitted_budgets(budgets, len(self._streams), self._budget_range)
+
+    @abstractmethod
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        """Returns what to do at the states."""
+
+    @abstractmethod
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        """Takes note of what followed."""
+
+
+class BudgetedPolicy(Protocol):
+    """A policy with a risk dial. Budgets are in expected discounted cost from now on.
+
+    Paper: pi of Section 2.
+
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> policy: BudgetedPolicy = HullPolicy(q, beta_grid=[0.0, 1.0])
+    >>> policy.decide([0, 0], budgets=[0.0, 1.0], rng=np.random.default_rng(0)).action.tolist()
+    [0, 1]
+    """
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget: below it is refused, above it is taken as the highest."""
+
+    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+        """Decides at one state."""
+
+    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Decides at `N` states, as `act` would at one after the other."""
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+        """Starts `N` episodes, with their own streams, or with streams made from a generator."""
+
+
+class Policy(ABC):
+    """What all policies of this library share. By itself, a policy with the episode form only.
+
+    >>> from bmdp.policies import Portfolio, RandomBudgetedPolicy
+    >>> some = RandomBudgetedPolicy(2, 0.0, 1.0)
+    >>> coin = Portfolio.coin(some, some, cheap_cost=0.2, dear_cost=1.0)
+    >>> coin.start([0, 0], 0.4, np.random.default_rng(0)).decide([0, 0]).status.tolist()
+    [1, 1]
+    >>> coin.act(0, 0.4, np.random.default_rng(0))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    bmdp.errors.PolicyError: Portfolio chooses one of its members per episode, so it has ...
+    """
+
+    why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
+    has_dial: ClassVar[bool] = True
+    """Whether it matters which budget it is given."""
+
+    @property
+    @abstractmethod
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget."""
+
+    @abstractmethod
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+        """Starts `N` episodes."""
+
+    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+        """Refuses, and says which form to use."""
+        raise self._refusal()
+
+    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Refuses, and says which form to use."""
+        raise self._refusal()
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes the policy to a folder that `bmdp.load_policy` reads.
+
+        Raises:
+            StoreError: if a part of it cannot be stored, or the folder exists and may not be
+                overwritten.
+        """
+        save_value(self, folder, overwrite=overwrite)
+
+    def _refusal(self) -> PolicyError:
+        return PolicyError(
+            f"{type(self).__name__} {self.why_no_one_step_form}, so it has the episode form only: "
+            "use tracker = policy.start(states, budgets, rng), then tracker.decide(states)."
+        )
+
+
+class OneStepPolicy(Policy):
+    """A policy that decides by state and budget, and perhaps by the number of the step.
+
+    Subclasses say how they choose; this class does the rest. One that counts steps (`n_steps` above
+    1) has one-step forms by `at_step`, and otherwise the episode form only.
+
+    >>> class Threshold(OneStepPolicy):
+    ...     budget_range, n_draws = (0.0, 1.0), 0
+    ...
+    ...     def choose(self, states, budgets, uniforms):
+    ...         status = np.full(len(budgets), BudgetStatus.SLACK)
+    ...         return Decision((budgets > 0.5).astype(int), budgets, status)
+    >>> Threshold().decide([0, 0], [0.2, 0.8], np.random.default_rng(0)).action.tolist()
+    [0, 1]
+    """
+
+    why_no_one_step_form: ClassVar[str] = "counts the steps of an episode"
+
+    @property
+    @abstractmethod
+    def n_draws(self) -> int:
+        """How many uniform numbers a decision takes."""
+
+    @abstractmethod
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Decides, given budgets within `budget_range` and uniform numbers `[N, n_draws]`."""
+
+    def decide_from(self, states: ArrayLike, budgets: ArrayLike, uniforms: FloatArray) -> Decisions:
+        """Decides at `N` states, given uniform numbers `[N, n_draws]`.
+
+        Raises:
+            BudgetError: if a budget is not a number, or below `budget_range`.
+        """
+        rows = state_rows(states)
+        held = admitted_budgets(budgets, len(rows), self.budget_range)
+        if len(rows) == 0:
+            return idle_decisions(held)
+        highest = self.budget_range[1]
+        decision = self.choose(rows, np.minimum(held, highest), uniforms)
+        status = np.where(held > highest, np.int8(BudgetStatus.SLACK), decision.status)
+        return decision._replace(status=status)
+
+    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Decides at `N` states, as `act` would at one after the other.
+
+        Raises:
+            PolicyError: if it counts steps, and so has the episode form only.
+        """
+        if self.n_steps > 1:
+            raise self._refusal()
+        rows = state_rows(states)
+        return self.decide_from(rows, budgets, rng.random((len(rows), self.n_draws)))
+
+    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+        """Decides at one state."""
+        action, next_budget, status = self.decide(np.asarray(state)[None], [budget], rng)
+        return Decision(int(action[0]), float(next_budget[0]), BudgetStatus(int(status[0])))
+
+    @property
+    def n_steps(self) -> int:
+        """For how many steps of an episode it differs; the last one is for later steps, too."""
+        return 1
+
+    def at_step(self, step: int) -> OneStepPolicy:
+        """Returns the policy of one step of an episode: itself, if it does the same at each."""
+        return self
+
+    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns what it may do at each of `L` budgets at each of `N` states, `[N, L, J]`.
+
+        Members that have `options` at a budget for each state need no more; some are faster.
+
+        Args:
+            states: `[N, ...]`.
+            budgets: `[L]`, at least one, within `budget_range`.
+
+        Raises:
+            PolicyError: if it does not say with which probabilities it acts.
+        """
+        options = getattr(self, "options", None)
+        if options is None:
+            raise PolicyError(
+                f"{type(self).__name__} does not say with which probabilities it acts: it has no "
+                "`options`."
+            )
+        each = [options(states, np.full(len(states), budget)) for budget in budgets]
+        return Options(*(np.stack(columns, axis=1) for columns in zip(*each, strict=True)))
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
+        """Starts `N` episodes."""
+        return StepTracker(self, budgets, episode_streams(rng, states))
+
+
+class SteppedPolicy(Protocol):
+    """A policy that has a one-step form at each step of an episode."""
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget."""
+
+    def at_step(self, step: int) -> OneStepPolicy:
+        """Returns what it does at one step."""
+
+
+class StepTracker(EpisodeTracker[SteppedPolicy]):
+    """Episodes under a policy with one-step forms: hands each budget on to the next decision."""
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        now, going = self._policy.at_step(self._step), ~self._ended
+        uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
+        chosen = now.decide_from(states[going], self._budgets[going], uniforms)
+        decision = idle_decisions(self._budgets)
+        for column, values in zip(decision, chosen, strict=True):
+            column[going] = values
+        return decision
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        """Does nothing: what followed does not matter to a one-step policy."""
+
+
+def discounted_budget(limit: float, *, gamma: float, n_steps: int) -> float:
+    """Returns the budget that stands for an undiscounted limit on the cost of an episode.
+
+    A limit L over T steps becomes L (1 + gamma + ... + gamma**(T - 1)) / T, the discounted cost of
+    an episode that pays L / T at each of T steps. It is right only where costs are spread evenly
+    over episodes of T steps. An episode of the same limit that pays everything at the first step
+    costs L, and one that pays everything at the last step L gamma**(T - 1).
+
+    Args:
+        limit: of the sum of all costs of an episode, undiscounted.
+        gamma: discount of costs, from 0 to 1. With 1 the budget is the limit.
+        n_steps: T, of an episode.
+
+    Raises:
+        BudgetError: if the limit is not a finite number.
+        ConfigError: if the discount or the number of steps is out of range.
+
+    >>> round(discounted_budget(25.0, gamma=0.99, n_steps=1_000), 3)
+    2.5
+    >>> discounted_budget(0.3, gamma=1.0, n_steps=9)
+    0.3
+    """
+    if not np.isfinite(limit):
+        raise BudgetError(f"limit must be a finite number; got {limit}.")
+    require_share("gamma", gamma)
+    require_count("n_steps", n_steps, 1)
+    return float(limit * np.mean(float(gamma) ** np.arange(n_steps)))
+
+
+QFunction: TypeAlias = Callable[..., tuple[FloatArray, FloatArray]]
+"""From states `[N, ...]` to (q_r, q_c), each `[N, A, B]`, the last axis being the budget handed on.
+One that differs from step to step has `n_steps`, and takes the number of the step after the
+states. An action that must not be played has q_r minus infinity and q_c infinity."""
+
+
+def steps_of(q_function: QFunction) -> int:
+    """For how many steps a Q-function differs."""
+    return int(getattr(q_function, "n_steps", 1))
+
+
+def q_values(
+    q_function: QFunction, states: NDArray[Any], step: int, n_heads: int
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (q_r, q_c) at a step, each `[N, A, H]`, checked."""
+    several = (step,) if steps_of(q_function) > 1 else ()
+    q_r, q_c = q_function(states, *several)
+    require_shape("q_r", q_r, (len(states), None, n_heads), f"[{len(states)}, A, {n_heads}]")
+    require_shape("q_c", q_c, q_r.shape, "of q_r")
+    return q_r, q_c
+
+
+def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
+    """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
+
+    Args:
+        folder: of a policy, or of a run.
+
+    Raises:
+        StoreError: if the folder is missing, damaged, of another format, or holds no policy, or
+            is a training run that is not finished.
+
+    >>> import tempfile
+    >>> from bmdp.policies import HullPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     HullPolicy(q, beta_grid=[0.0, 1.0]).save(f"{place}/policy")
+    ...     load_policy(f"{place}/policy").frontier(0).reward_at(0.25)
+    2.5
+    """
+    place = Path(folder)
+    if (place / "spec.json").exists() and not (place / POLICY).exists():
+        if not (place / "policy").exists():
+            raise StoreError(
+                f"{place} is a training run that is not finished: bmdp train --resume {place}"
+            )
+        place = place / "policy"
+    if not all(map(is_registered, kinds_of(place))):
+        import_module("bmdp.models")  # which imports torch
+    policy = load_value(place)
+    if not isinstance(policy, Policy):
+        raise StoreError(f"{place} holds a {type(policy).__name__}, which is no policy.")
+    return policy

@@ -1,0 +1,336 @@
+"""Policies of prices on cost: one price, a dial of several, and a price that is carried.
+
+The greedy policy of a price (a Lagrange multiplier) plays the action of the most Q_r - price * Q_c.
+`PriceDial` holds the policies of several prices, each with values of its own. `MultiplierPolicy`
+chooses a price that spends the budget at the start, or tosses a coin between two neighbours on the
+frontier of the state, and keeps it. The budget left at s' is then what the price is thought to cost
+from there: a chance that turns out well is spent where it pays. Its optimum is that of the
+constrained problem (Eq. 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    read_only,
+    real_array,
+    require_shape,
+)
+from bmdp.checks import require_from_0, require_rising
+from bmdp.errors import ConfigError
+from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.policies.policy import (
+    Decision,
+    Decisions,
+    EpisodeTracker,
+    OneStepPolicy,
+    Options,
+    Policy,
+    QFunction,
+    Randomness,
+    episode_streams,
+    idle_decisions,
+    q_values,
+    steps_of,
+)
+from bmdp.storage import storable
+
+
+class PricedPoints(NamedTuple):
+    """What the greedy policies of `M` prices do at states, and are thought to cost and earn."""
+
+    actions: IntArray  # [N, M]
+    costs: FloatArray  # [N, M]
+    rewards: FloatArray  # [N, M]
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class PriceDial(OneStepPolicy):
+    """Many policies in one: the number on its dial, from 0 on, says which price is paid for cost.
+
+    Prices fall, so that costs rise with the number; a number between two is rounded. The number on
+    the dial is handed on as it is. Portfolios and multipliers are made of it, and it can be
+    measured for all prices at once, as one would measure budgets.
+
+    Paper: the multipliers of the Lagrangian appendix.
+
+    >>> from bmdp.policies import TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> dial = PriceDial(q, prices=[20.0, 0.0])
+    >>> dial.decide([0, 0], [0, 1], np.random.default_rng(0)).action.tolist()
+    [0, 1]
+    >>> dial.frontier(0).costs.tolist(), dial.frontier(0).rewards.tolist()
+    ([0.0, 1.0], [0.0, 10.0])
+    """
+
+    q_function: QFunction  # (q_r, q_c) each [N, A, M]: each price has values of its own
+    prices: FloatArray  # [M], falling; inf looks at costs first
+    tolerance: float = 0.0  # at an infinite price, costs that are closer are equal
+    step: int | None = None  # the only step that it plays; all of them, if not given
+
+    def __post_init__(self) -> None:
+        """Checks the prices and makes them read-only."""
+        prices = real_array("PriceDial.prices", self.prices).astype(np.float64)
+        require_shape("PriceDial.prices", prices, (None,), "[M]")
+        if len(prices) == 0 or not (prices >= 0).all() or not (prices[1:] < prices[:-1]).all():
+            raise ConfigError(
+                f"PriceDial.prices must be from 0 on and fall strictly; got {prices.tolist()}."
+            )
+        require_from_0("PriceDial.tolerance", self.tolerance)
+        object.__setattr__(self, "prices", read_only(prices))
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Numbers of the prices."""
+        return 0.0, len(self.prices) - 1.0
+
+    @property
+    def n_draws(self) -> int:
+        """It leaves nothing to chance."""
+        return 0
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the Q-function, or 1 if it plays a single one."""
+        return steps_of(self.q_function) if self.step is None else 1
+
+    def at_step(self, step: int) -> PriceDial:
+        """Returns the dial of one step; the last one is for later steps, too."""
+        return self._stages[min(step, self.n_steps - 1)]
+
+    @cached_property
+    def _stages(self) -> tuple[PriceDial, ...]:
+        if self.n_steps == 1:
+            return (self,)
+        return tuple(replace(self, step=step) for step in range(self.n_steps))
+
+    def points(self, states: NDArray[Any]) -> PricedPoints:
+        """Returns what each price does at states, and what it is thought to cost and earn."""
+        if self.n_steps > 1:
+            raise self._refusal()
+        q_r, q_c = q_values(self.q_function, states, self.step or 0, len(self.prices))
+        actions = best_actions(q_r, q_c, self.prices, self.tolerance)
+        costs, rewards = (np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_c, q_r))
+        return PricedPoints(actions, costs, rewards)
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Takes the best action for the price on the dial."""
+        numbers = np.rint(budgets).astype(np.int64)
+        actions = self.points(states).actions[np.arange(len(numbers)), numbers]
+        return _decided(actions, budgets)
+
+    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the best action, and what is on the dial."""
+        return _surely(self.choose(states, budgets, np.empty((len(states), 0))))
+
+    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the same for all numbers `[L]`, from one look at the values."""
+        numbers = np.rint(budgets).astype(np.int64)
+        actions = self.points(states).actions[:, numbers]
+        handed_on = np.broadcast_to(budgets, actions.shape)
+        return Options(actions[..., None], handed_on[..., None], np.ones((*actions.shape, 1)))
+
+    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
+        """Returns what prices are thought to earn and cost; `index` is the number of a price."""
+        points = self.at_step(step).points(np.asarray(state)[None])
+        return upper_frontier(points.costs[0], points.rewards[0])
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class PricedPolicy(OneStepPolicy):
+    """Plays the action of the most Q_r - price * Q_c, whatever the budget. Its status is SLACK.
+
+    Paper: the Lagrangian baseline of Section 5; price 0 looks at rewards alone.
+
+    >>> from bmdp.policies import TabularQ
+    >>> q, rng = TabularQ(q_r=[[[0.0], [10.0]]], q_c=[[[0.0], [1.0]]]), np.random.default_rng(0)
+    >>> [PricedPolicy(q, price).act(0, 0.5, rng).action for price in (0.0, 20.0)]
+    [1, 0]
+    """
+
+    q_function: QFunction  # of one head: (q_r, q_c) each [N, A, 1]
+    price: float  # lambda, in rewards for a unit of cost
+    low: float = 0.0  # budgets it takes, to no effect
+    high: float = 1.0  # the largest of them
+    step: int | None = None  # the only step that it plays; all of them, if not given
+
+    has_dial: ClassVar[bool] = False
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Budgets it takes, to no effect."""
+        return self.low, self.high
+
+    @property
+    def n_draws(self) -> int:
+        """It leaves nothing to chance."""
+        return 0
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the Q-function, or 1 if it plays a single one."""
+        return steps_of(self.q_function) if self.step is None else 1
+
+    def at_step(self, step: int) -> PricedPolicy:
+        """Returns the policy of one step; the last one is for later steps, too."""
+        return self if self.n_steps == 1 else replace(self, step=min(step, self.n_steps - 1))
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Takes the best action."""
+        q_r, q_c = q_values(self.q_function, states, self.step or 0, 1)
+        return _decided(best_actions(q_r, q_c, np.array([self.price]), 0.0)[:, 0], budgets)
+
+    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+        """Returns the best action, and the budget as it is."""
+        return _surely(self.choose(states, budgets, np.empty((len(states), 0))))
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class MultiplierPolicy(Policy):
+    """Chooses a price that spends the budget, and carries it through the episode.
+
+    It chooses again when the dial is moved.
+
+    Paper: Beutler and Ross (1985), of the Lagrangian appendix, with values of every state instead
+    of a calibration at the start.
+
+    >>> from bmdp.exact.price_dial import price_dial
+    >>> from bmdp.exact.textbook import branches
+    >>> dial = price_dial(branches().model, prices=(np.inf, 5.0, 0.0))
+    >>> tracker = MultiplierPolicy(dial).start([0, 0], 0.5, np.random.default_rng(0))
+    >>> tracker.decide([0, 0]).next_budget.tolist()
+    [0.5, 0.5]
+    >>> tracker.observe(costs=0.0, next_states=[1, 2], ended=False)  # risks pay 10 at 1, 1 at 2
+    >>> tracker.budgets.tolist()
+    [1.0, 0.0]
+    """
+
+    dial: PriceDial  # prices, and what their policies do, cost and earn
+    low: float = 0.0  # least budget
+    high: float = 1.0  # largest budget
+
+    why_no_one_step_form = "carries a price that it chose at the start"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        if not isinstance(self.dial, PriceDial):
+            raise ConfigError("MultiplierPolicy.dial must be a PriceDial.")
+        require_rising("low and high", (self.low, self.high))
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """Lowest and highest budget."""
+        return self.low, self.high
+
+    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
+        """Returns what the policy expects to be able to get from a state that is met at a step."""
+        return self.dial.frontier(state, step)
+
+    def mixtures(self, points: PricedPoints, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
+        """Returns which prices are chosen for budgets `[N]`, given what prices do at `N` states."""
+        return best_mixtures(points.costs, points.rewards, np.minimum(budgets, self.high))
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
+        """Starts `N` episodes."""
+        return MultiplierTracker(self, budgets, episode_streams(rng, states))
+
+
+class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
+    """Episodes under a `MultiplierPolicy`; a price is chosen at the first decision after a move."""
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        """Has a price chosen at the next decision."""
+        super().set_budget(budgets)
+        self._is_chosen = False
+        self._numbers: IntArray = np.zeros(len(self._streams), np.int64)
+        self._status: IntArray = np.full(len(self._streams), BudgetStatus.SLACK, np.int8)
+        self._seen: tuple[NDArray[Any], BoolArray] | None = None
+
+    @property
+    def budgets(self) -> FloatArray:
+        """Budgets held now, `[N]`: what the carried price is thought to cost from here."""
+        if self._seen is not None:
+            (states, going), self._seen = self._seen, None
+            if going.any():
+                costs = self._points(states[going]).costs
+                self._budgets[going] = costs[np.arange(len(costs)), self._numbers[going]]
+        return self._budgets.copy()
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        going = np.flatnonzero(~self._ended)
+        self._seen = None
+        decision = idle_decisions(self._budgets)
+        if len(going) == 0:
+            return decision
+        points = self._points(states[going])
+        if not self._is_chosen:
+            self._choose(points, going)
+        rows, numbers = np.arange(len(going)), self._numbers[going]
+        decision.action[going] = points.actions[rows, numbers]
+        decision.next_budget[going] = points.costs[rows, numbers]
+        decision.status[going] = self._status[going]
+        return decision
+
+    def _choose(self, points: PricedPoints, going: IntArray) -> None:
+        """Chooses prices for the budgets held."""
+        found = self._policy.mixtures(points, self._budgets[going])
+        uniforms = self._streams.take(going).uniforms(self._step, 1)[:, 0]
+        self._numbers[going] = np.where(uniforms < found.p_upper, found.upper, found.lower)
+        above = self._budgets[going] > self._budget_range[1]
+        self._status[going] = np.where(above, np.int8(BudgetStatus.SLACK), found.status)
+        self._is_chosen = True
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        self._seen = next_states, ~(self._ended | ended)
+
+    def _points(self, states: NDArray[Any]) -> PricedPoints:
+        return self._policy.dial.at_step(self._step).points(states)
+
+
+def best_actions(q_r: Any, q_c: Any, prices: Any, tolerance: float) -> Any:
+    """Actions `[N, M]` of the most q_r - price * q_c, of arrays or tensors `[N, A, M]`.
+
+    At an infinite price, of those actions whose cost is within a tolerance of the least one, the
+    best paid. An action of reward minus infinity is never taken.
+
+    >>> q_r, q_c = np.array([[[1.0], [2.0], [3.0]]]), np.array([[[0.0], [0.1], [0.5]]])
+    >>> [int(best_actions(q_r, q_c, np.array([p]), 0.2)[0, 0]) for p in (0.0, 15.0, np.inf)]
+    [2, 0, 1]
+    """
+    is_infinite = prices == np.inf
+    finite = prices * 1
+    finite[is_infinite] = 0
+    worth = q_r - finite * _finite(q_c)
+    least = q_c.min(axis=1, keepdims=True) if isinstance(q_c, np.ndarray) else q_c.amin(1, True)
+    worth[is_infinite & (q_c > least + tolerance)] = -np.inf
+    return worth.argmax(1)
+
+
+def _finite(costs: Any) -> Any:
+    """Costs, those that are infinite as 0: their reward says that they are not to be had."""
+    if isinstance(costs, np.ndarray):
+        return np.where(np.isinf(costs), 0, costs)
+    return costs.masked_fill(costs.isinf(), 0)
+
+
+def _decided(actions: IntArray, budgets: FloatArray) -> Decisions:
+    """Actions that no budget has a say in."""
+    return Decision(actions, budgets.copy(), np.full(len(actions), BudgetStatus.SLACK, np.int8))
+
+
+def _surely(decision: Decisions) -> Options:
+    """A decision as the only option."""
+    action, next_budget, _ = decision
+    return Options(action[:, None], next_budget[:, None], np.ones((len(action), 1)))
