@@ -82,7 +82,7 @@ def _explored(job: Job, study: Study, variant: Variant = PLAIN[0]) -> Any:
 
 
 def _learned(job: Job, study: Study, variant: Variant, batch: Any) -> dict[str, Any]:
-    from bmdp.learn.explore import learner_of
+    from bmdp.learn.learners import learner_of
 
     begin, records = time.perf_counter(), list[Any]()
     policy = learner_of(_spec(study, variant).learner).fit(
@@ -103,7 +103,7 @@ def _measured(
         "seed": job.seed,
         "train_seconds": train_seconds,
         "promised": _promised(records),
-        "rounds": [[r["reward"], r["cost"]] for r in records if r.get("kind") == "collection"],
+        "rounds": [[r.reward, r.cost] for r in records if r.kind == "collection"],
         **measured(policy, env, n_tests=job.n_tests, seed=1000 + job.seed, moved_at=study.moved_at),
     }
 
@@ -111,9 +111,10 @@ def _measured(
 def _promised(records: Any) -> list[float]:
     """Reward and cost at the largest budget: of held-out episodes, or of the models themselves."""
     last = records[-1]
-    if last.get("kind") == "prediction":
-        return [last["reward"][-1], last["cost"][-1]]
-    return [last["start_reward_high"], last["start_cost_high"]]
+    if last.kind == "prediction":
+        return [last.reward[-1], last.cost[-1]]
+    told = last.as_dict()
+    return [told["start_reward_high"], told["start_cost_high"]]
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,8 @@
-"""Studies of how honest dials are: which settings of a preset `dial.py` changes."""
+"""Studies of how honest dials are: which settings of a preset `dial.py` changes.
+
+docs/honest-dial.md has what was found with version 0.1.0, under the names of settings of that
+version; it says how they are called now.
+"""
 
 from __future__ import annotations
 
@@ -24,63 +28,51 @@ class Study:
     moved_at: int = 0  # step at which the dial is moved, too
 
 
-SELF = "learner.valuation=self"
-CROSSED = "learner.valuation=crossed"
-ROUTES = ("env.settings.routes=4", "learner.slope_cap=50")
+SELF = ("exploration.optimism=0", "learner.ensemble=1", "learner.caution=0")
+CROSSED = ("learner.caution=0", "learner.pooled=false")
+ROUTES = ("env.settings.routes=4",)
 PAPER_FEATURES = ("env.settings.features=paper",)
 
 
 def _rules() -> tuple[Variant, ...]:
-    """Ways to learn from a batch; models act by their mean, unless it says otherwise."""
-    folds = {f"crossed, {k} folds": (CROSSED, f"learner.folds={k}") for k in (2, 3, 5, 8)}
-    wary = {
-        f"pessimistic, {c:g} deviations": (
-            "learner.valuation=pessimistic",
-            "learner.folds=5",
-            f"learner.caution={c}",
-        )
-        for c in (0.0, 0.5, 1.0)
-    }
+    """Ways to learn from a batch; models act by their mean."""
     every = {
-        "self": (SELF,),
-        **folds,
-        **wary,
-        "self, no cap": (SELF, "learner.slope_cap=0"),
-        "3 folds, no cap": (CROSSED, "learner.folds=3", "learner.slope_cap=0"),
-        "self, iterations": (SELF, "learner.stages=none"),
+        "one model": SELF,
+        **{f"ensemble of {k}": (*CROSSED, f"learner.ensemble={k}") for k in (2, 3, 5, 8)},
+        **{f"caution {c:g}": ("learner.ensemble=5", f"learner.caution={c}") for c in (0.5, 1.0)},
+        "one model, no cap": (*SELF, "learner.slope_cap=0"),
+        "ensemble of 3, no cap": (*CROSSED, "learner.ensemble=3", "learner.slope_cap=0"),
+        "one model, iterations": (*SELF, "learner.schedule=Iterations"),
     }
-    mean = ("learner.acting=average",)
-    return tuple(Variant(name, (*mean, *settings)) for name, settings in every.items())
+    return tuple(Variant(name, settings) for name, settings in every.items())
 
 
 def _explorations() -> tuple[Variant, ...]:
     """Ways to explore."""
+    plain = "exploration.optimism=0"
     every = {
-        "independent": ("exploration.bonus=none", "exploration.hold=1"),
-        "held 3": ("exploration.bonus=none", "exploration.hold=3"),
-        "held 5": ("exploration.bonus=none", "exploration.hold=5"),
-        "held 8": ("exploration.bonus=none", "exploration.hold=8"),
-        "counts 0.1": ("exploration.bonus=count", "exploration.weight=0.1"),
-        "counts 1": ("exploration.bonus=count", "exploration.weight=1"),
-        "targets 0.3": ("exploration.bonus=targets", "exploration.weight=0.3"),
-        "targets 1": ("exploration.bonus=targets", "exploration.weight=1"),
+        "independent": (plain, "exploration.hold=1"),
+        **{f"held {n}": (plain, f"exploration.hold={n}") for n in (3, 5, 8)},
+        **{f"counts {w:g}": (plain, f"exploration.count_bonus={w}") for w in (0.1, 1.0)},
+        **{f"optimism {w:g}": (f"exploration.optimism={w}",) for w in (0.3, 1.0)},
         "moved 0.1": ("exploration.move=0.1",),
     }
     return tuple(Variant(name, settings) for name, settings in every.items())
 
 
 def _models(decay: float) -> tuple[Variant, ...]:
-    """What values can be estimated by, step by step, or by iterations of one model."""
-    how = ("learner.regression.steps=600", f"learner.regression.weight_decay={decay}")
+    """Regressors, backwards or by iterations of one model."""
+    how = ("learner.model.regression.steps=600", f"learner.model.regression.weight_decay={decay}")
     kinds = {
         "EncoderNet": ("learner.model=EncoderNet", *how),
         "FrontierNet": ("learner.model=FrontierNet", *how),
         "LinearModel": ("learner.model=LinearModel",),
+        "ForestModel": ("learner.model=ForestModel",),
     }
-    one = ("learner.stages=none", "learner.acting=average")
+    one = ("learner.schedule=Iterations", "learner.pooled=false")
     return (
         *PLAIN,
-        *(Variant(f"{name}, stages", settings) for name, settings in kinds.items()),
+        *(Variant(f"{name}, backwards", settings) for name, settings in kinds.items()),
         *(Variant(f"{name}, iterations", (*kinds[name], *one)) for name in list(kinds)[:2]),
     )
 
@@ -89,26 +81,26 @@ def _decays() -> tuple[Variant, ...]:
     """Weights of the regularisation of networks."""
     how = (
         "model=EncoderNet",
-        "stages=none",
-        "folds=2",
-        "iterations=11",
-        "regression.steps=1000",
-        "regression.batch_size=2048",
+        "schedule=Iterations",
+        "schedule.n=11",
+        "ensemble=2",
+        "model.regression.steps=1000",
+        "model.regression.batch_size=2048",
     )
-    every = (CROSSED, *(f"learner.{h}" for h in how))
+    every = (*CROSSED, *(f"learner.{h}" for h in how))
     return tuple(
-        Variant(f"decay {decay:g}", (*every, f"learner.regression.weight_decay={decay}"))
+        Variant(f"decay {decay:g}", (*every, f"learner.model.regression.weight_decay={decay}"))
         for decay in (0.0, 1e-5, 1e-4, 5e-4, 2e-3, 1e-2)
     )
 
 
 PLAIN = (Variant("preset"),)
-CAPS = tuple(Variant(f"cap {c:g}", (f"learner.slope_cap={c}",)) for c in (0, 4, 15, 60))
+CAPS = tuple(Variant(f"cap {c:g}", (f"learner.slope_cap={c}",)) for c in (0, 2, 10, 50))
 MOVED = (*PLAIN, *(Variant(f"moved {p:g}", (f"exploration.move={p}",)) for p in (0.1, 0.2)))
 ATTEMPTS = (
     Variant("less random", ("exploration.decay=0.002", "exploration.floor=0.1")),
     Variant("600 centres", ("learner.model.centres=600",)),
-    Variant("5 folds", ("learner.folds=5",)),
+    Variant("ensemble of 5", ("learner.ensemble=5",)),
     Variant("held 3", ("exploration.hold=3",)),
     Variant("11 budgets", ("learner.n_budgets=11",)),
 )
@@ -116,13 +108,13 @@ SLOT_ATTEMPTS = (
     *(
         Variant(
             f"{n} budgets, caution {c:g}",
-            (f"learner.n_budgets={n}", "learner.valuation=pessimistic", f"learner.caution={c}"),
+            (f"learner.n_budgets={n}", f"learner.caution={c}"),
         )
         for n, c in ((21, 0.5), (11, 0.3), (11, 0.5), (6, 0.5))
     ),
-    *(Variant(f"{n} budgets", (CROSSED, f"learner.n_budgets={n}")) for n in (21, 11, 6)),
-    Variant("8 folds", (CROSSED, "learner.n_budgets=21", "learner.folds=8")),
-    Variant("200 centres", (CROSSED, "learner.n_budgets=21", "learner.model.centres=200")),
+    *(Variant(f"{n} budgets", (*CROSSED, f"learner.n_budgets={n}")) for n in (21, 11, 6)),
+    Variant("ensemble of 8", (*CROSSED, "learner.n_budgets=21", "learner.ensemble=8")),
+    Variant("200 centres", (*CROSSED, "learner.n_budgets=21", "learner.model.centres=200")),
 )
 EPISODES = tuple(
     Variant(f"{n:,}", (f"exploration.episodes={n // 10}", f"exploration.decay={5 / n}"))

@@ -16,12 +16,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import records
 from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
 
 import bmdp
 from bmdp import BFTQConfig, DataError, FiniteBMDP, TransitionBatch
@@ -31,11 +32,9 @@ from bmdp.evaluate.importance import weighted_episodes
 from bmdp.evaluate.logged import logged_episodes
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
 from bmdp.exact.textbook import garnet
-from bmdp.learn import EnvConfig, Exploration, TrainingSpec, collect, explore
-from bmdp.policies.exploring import ExploringPolicy
-from bmdp.models import KernelModel, Model, TableModel
-from bmdp.models.table import TableQ
-from bmdp.policies import HullPolicy, RandomBudgetedPolicy, StagedPolicy
+from bmdp.learn import Backward, EnvConfig, Exploration, TrainingSpec, collect, explore
+from bmdp.models import KernelModel, Regressor, TableModel
+from bmdp.policies import ExploringPolicy, HullPolicy, RandomBudgetedPolicy, TabularQ
 from bmdp.policies.policy import SteppedPolicy
 
 CONFIDENCE = 0.95
@@ -52,7 +51,7 @@ class Case(NamedTuple):
     budgets: FloatArray  # [B]
     truth: FloatArray  # [B, 2], reward and cost
     doubt: FloatArray  # [B, 2], half width of the interval of the truth, if it was played
-    model: Model
+    model: Regressor
 
 
 class Size(NamedTuple):
@@ -136,15 +135,30 @@ def with_probability(batch: TransitionBatch, probability: FloatArray) -> Transit
     return TransitionBatch(**columns, n_actions=batch.n_actions)
 
 
+@dataclass(frozen=True)
+class Numbered:
+    """Tables whose states are rows of one number, as in logs."""
+
+    tables: TabularQ
+
+    @property
+    def n_steps(self) -> int:
+        """Steps that have tables of their own."""
+        return self.tables.n_steps
+
+    def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N, 1]`, each `[N, A, B]`."""
+        return self.tables(states[:, 0].astype(np.int64), step)
+
+
 def finite_case(seed: int, n_steps: int) -> tuple[Case, FiniteBMDP]:
     """The policy of budgeted value iteration in a random model."""
     drawn = garnet(5, 3, 2, gamma=0.9, rng=np.random.default_rng(seed))
     model = replace(drawn, horizon=n_steps)
-    stages = budgeted_value_iteration(model, GRID).stages
-    assert stages is not None
-    tables = [TableQ(np.arange(5), *of_step) for of_step in zip(*stages, strict=True)]
-    policy = StagedPolicy(tuple(HullPolicy(table, GRID) for table in tables))
-    values = evaluate_policy(model, cast(Any, policy), GRID)
+    solved = budgeted_value_iteration(model, GRID).policy()
+    assert isinstance(solved.q_function, TabularQ)
+    policy = replace(solved, q_function=Numbered(solved.q_function))
+    values = evaluate_policy(model, solved, GRID)
     asked, name = [1, 3, 6], f"finite {seed}, {n_steps} steps"
     truth = np.stack([of_states[0, asked] for of_states in values], axis=1)
     return Case(name, policy, 0.9, GRID[asked], truth, 0 * truth, TableModel()), model
@@ -174,9 +188,8 @@ def corridors_case(rounds: int, episodes: int, centres: int, n_truth: int) -> Ca
         gamma=1.0,
         n_budgets=11,
         model=KernelModel(60),
-        valuation="self",
-        stages="shared",
-        slope_cap=4.0,
+        schedule=Backward(),
+        ensemble=1,
     )
     how = Exploration(rounds, episodes, decay=0.002, floor=0.2, hold=3)
     policy = explore(TrainingSpec(CORRIDORS, learner, how), seed=0, device="cpu").policy
@@ -184,7 +197,7 @@ def corridors_case(rounds: int, episodes: int, centres: int, n_truth: int) -> Ca
     played = bmdp.evaluate(policy, CORRIDORS.spec(), budgets=asked, n_episodes=n_truth, seed=1)
     truth = np.stack([played.discounted_reward_mean, played.discounted_cost_mean], axis=1)
     upper = np.stack([played.discounted_reward_high, played.discounted_cost_high], axis=1)
-    assert isinstance(policy, StagedPolicy)
+    assert isinstance(policy, HullPolicy)
     return Case("corridors", policy, 1.0, asked, truth, upper - truth, KernelModel(centres))
 
 

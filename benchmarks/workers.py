@@ -3,8 +3,8 @@
     python benchmarks/workers.py --out benchmarks/results/workers.json
 
 *Collection*: `collect` with 1, 2 and 4 processes, but no more than two for each core. The paper's
-network plays, untrained. All batches are checked to be equal. The start of the processes counts;
-how long it takes to start two is noted, too.
+network plays, hardly trained. All batches are checked to be equal. The start of the processes
+counts; how long it takes to start two is noted, too.
 *Target step*: as in `learning.py`, with 1, 2 and 4 threads, but no more than there are cores.
 """
 
@@ -20,17 +20,14 @@ from typing import Any
 import numba
 import numpy as np
 import records
-import torch
 from gymnasium.envs.registration import EnvSpec
-from learning import N_ACTIONS, STATE_SIZE, fitter, target_step
+from learning import N_ACTIONS, NETWORKS, iterations, policy_of, random_batch, target_steps
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.learn import collect
 from bmdp.learn.collect import threads
-from bmdp.models import EncoderNet, FrontierNet
-from bmdp.policies.greedy import GreedyRule
-from bmdp.policies.hull import HullPolicy
+from bmdp.policies import HullPolicy
 
 COUNTS = (1, 2, 4)
 N_BUDGETS = 41  # of the policy that plays
@@ -38,13 +35,13 @@ START = 128  # episodes, in two parts: two processes do little but start
 
 
 def untrained(name: str) -> tuple[HullPolicy, EnvSpec]:
-    """A policy that knows nothing, and its environment."""
+    """A policy that knows next to nothing, and its environment."""
     env = find_spec(name)
     slots = open_slots(env)
     n_numbers, n_actions = int(np.prod(slots.state_space.shape or ())), int(slots.action_space.n)
     slots.close()
-    network = fitter(EncoderNet(), N_BUDGETS, n_numbers, n_actions).result(0)
-    return HullPolicy(network, np.linspace(0, 1, N_BUDGETS), GreedyRule(0.0, 4.0)), env
+    network, _ = NETWORKS["encoder"]
+    return policy_of(network, N_BUDGETS, random_batch(100, n_numbers, n_actions)), env
 
 
 def timed_batch(
@@ -89,24 +86,17 @@ def collection(name: str, n_episodes: int, counts: Sequence[int], n_tries: int) 
     }
 
 
-def target_steps(
-    network: EncoderNet | FrontierNet,
-    n_budgets: int,
-    n_states: int,
-    counts: Sequence[int],
-    n_tries: int,
-) -> dict[str, Any]:
+def timed_targets(name: str, n_states: int, counts: Sequence[int], n_tries: int) -> dict[str, Any]:
     """Speed-up of the target step, forward part and frontier part together."""
-    rng = np.random.default_rng(1)
-    models, states = fitter(network, n_budgets), rng.normal(size=(n_states, STATE_SIZE))
-    one = torch.tensor(rng.random((n_states, 1)), dtype=torch.float32)
-    budgets = models.budgets if network.covers_grid else one
+    network, n_budgets = NETWORKS[name]
+    batch = random_batch(n_states)
     seconds: dict[int, list[float]] = {count: [] for count in counts}
-    target_step(models, states[:200], budgets, 200)  # compiles
+    target_steps(iterations(random_batch(200), network, n_budgets, 2))  # compiles
     for _ in range(n_tries):
         for count in counts:
             with all_threads(count):
-                seconds[count].append(sum(target_step(models, states, budgets, 4096)))
+                (record,) = target_steps(iterations(batch, network, n_budgets, 2))
+            seconds[count].append(record.seconds_forward + record.seconds_frontier)
     return {
         "network": type(network).__name__,
         "states": n_states,
@@ -151,8 +141,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name, n_episodes in sizes.items():
         collected.append(collection(name, n_episodes, workers, n_tries))
         print(*(f"{k}={v}" for k, v in collected[-1].items()), file=sys.stderr)
-    for network, n_budgets in ((EncoderNet(), 101), (FrontierNet(), 41)):
-        steps.append(target_steps(network, n_budgets, n_states, thread_counts, n_tries))
+    for name in NETWORKS:
+        steps.append(timed_targets(name, n_states, thread_counts, n_tries))
         print(*(f"{k}={v}" for k, v in steps[-1].items()), file=sys.stderr)
     records.write({"collection": collected, "target_step": steps}, asked.out)
 

@@ -127,12 +127,13 @@ class Memory:
     """Keeps what a fit needs in memory, and kills the fit at an iteration."""
 
     def __init__(self, kill_at):
-        self.kept, self.kill_at = None, kill_at
+        self.n_done, self.change, self.kept, self.kill_at = 0, None, {}, kill_at
 
     def load(self):
-        return self.kept
+        return self.n_done, self.change, self.kept
 
-    def save(self, n_done, arrays):
-        self.kept = (n_done, {name: array.copy() for name, array in arrays.items()})
+    def save(self, n_done, change, step, tensors):
+        self.n_done, self.change = n_done, change
+        self.kept[step] = {name: tensor.clone() for name, tensor in tensors.items()}
         if n_done == self.kill_at:
             raise KeyboardInterrupt

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import bmdp
+from bmdp import storage
 from bmdp.experiments.experiment import Work
+from bmdp.experiments.parts.traces import started, task_of
 from bmdp.frontier import upper_frontier
-from bmdp.learn import whole_files
+from bmdp.learn import runs
 from bmdp.learn.spec import plain
 from bmdp.policies import MultiplierPolicy
 from training import Killed
@@ -44,7 +46,7 @@ def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
     """
     settings, work = experiment.presets["smoke"], Work(place(tmp_path, part), 3, "cpu")
     left = [n_writes]
-    to_disk = whole_files._to_disk
+    to_disk = storage.to_disk
 
     def killing(path):
         left[0] -= 1
@@ -53,7 +55,8 @@ def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
         to_disk(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(whole_files, "_to_disk", killing)
+        for module in (storage, runs):
+            patch.setattr(module, "to_disk", killing)
         with pytest.raises(Killed):
             experiment.parts[part](settings, work)
     experiment.parts[part](settings, work)
@@ -94,21 +97,30 @@ def check_executions(found, policy, env, testing, seed):
     }
     assert found["env"] == env.id
     assert found["budgets"] == list(testing.dial)
-    check_frontier(found)
+    check_frontier(found, first_points(policy, env, seed))
     check_realised(found, policy, env, testing, seed)
     assert len(found["episodes"]) == len(testing.dial)
     assert all(len(of_budget) == testing.n_shown for of_budget in found["episodes"])
 
 
-def check_frontier(found):
-    """Choices are mixtures of two neighbours on the frontier that spend the budget."""
+def first_points(policy, env, seed):
+    """What a policy expects at the first state of the first episode."""
+    task = task_of(env)
+    return policy.at_step(0).points(task.observe(started(task, 1, seed).state))
+
+
+def check_frontier(found, points):
+    """Choices are mixtures of two neighbours on the frontier that spend the budget.
+
+    One that is short of the frontier by the policy's slack is raised to its first vertex.
+    """
+    least = float(points.least_budget[0])
     frontier = found["frontier"]
     costs, rewards = frontier["costs"], frontier["rewards"]
     assert len(upper_frontier(costs, rewards)) == len(costs) == len(frontier["labels"])
     for budget, choice in zip(found["budgets"], found["choices"], strict=True):
         lower, upper, share = (choice[name] for name in ("lower", "upper", "p_upper"))
-        inside = costs[0] <= budget < costs[-1]
-        status = "TIGHT" if inside else "INFEASIBLE" if budget < costs[0] else "SLACK"
+        status = "INFEASIBLE" if budget < least else "SLACK" if budget >= costs[-1] else "TIGHT"
         assert choice["status"] == status
         assert upper - lower == (status == "TIGHT")
         expected = np.clip(budget, costs[0], costs[-1])
@@ -144,7 +156,9 @@ def check_hull(found, policy, state, n_actions):
     assert len(found["action_names"]) == n_actions
     assert found["action"] == sorted(list(range(n_actions)) * len(first.beta_grid))
     assert found["handed_on"] == pytest.approx(np.tile(first.beta_grid, n_actions), abs=1e-4)
-    mixture = bmdp.hull_mixture(frontier, found["budget"])
+    points = first.points(np.asarray(state)[None])
+    raised = float(points.raised(np.array([found["budget"]]))[0, 0])
+    mixture = bmdp.hull_mixture(frontier, raised)
     assert found["mixture"]["status"] == mixture.status.name
     ends = found["mixture"]["lower"], found["mixture"]["upper"]
     assert ends == (mixture.lower, mixture.upper)

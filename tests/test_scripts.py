@@ -151,7 +151,7 @@ def dial(monkeypatch):
     )
     variants = (
         found.Variant("plain"),
-        found.Variant("self", ("learner.valuation=self", "learner.slope_cap=0")),
+        found.Variant("self", ("learner.ensemble=1", "learner.slope_cap=0")),
     )
     studies = {
         "tiny": found.Study("corridors", variants[:1], tiny, moved_at=2),

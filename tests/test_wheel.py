@@ -36,10 +36,8 @@ bmdp.TransitionBatch(
     episode=np.arange(600) // 3,
 ).to_parquet("log.parquet")
 log = bmdp.TransitionBatch.from_parquet("log.parquet")
-config = bmdp.BFTQConfig(
-    gamma=1.0, budget_range=(0.0, 0.6), model=TableModel(), iterations=3
-)
-policy = bmdp.BFTQ(config).fit(log, seed=0)
+config = bmdp.BFTQConfig(gamma=1.0, budget_range=(0.0, 0.6), model=TableModel())
+policy = bmdp.BFTQ(config).fit(log, seed=0).at_step(0)
 print(log)
 print(*(policy.act([0], budget, rng).action for budget in (0.0, 0.6)))
 """

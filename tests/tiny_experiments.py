@@ -9,7 +9,7 @@ import training
 from bmdp.experiments.experiment import Experiment
 from bmdp.experiments.running.spec import ExperimentSpec
 from bmdp.experiments.running.tasks import attempt
-from bmdp.learn import TrainingSpec, resume, train
+from bmdp.learn import Iterations, TrainingSpec, resume, train
 from bmdp.models import Regression
 
 
@@ -68,7 +68,11 @@ def _death(settings, work):
 
 _LONGER = replace(
     training.SPEC,
-    learner=replace(training.LEARNER, iterations=4, regression=Regression(steps=120)),
+    learner=replace(
+        training.LEARNER,
+        model=replace(training.LEARNER.model, regression=Regression(steps=120)),
+        schedule=Iterations(4, settled=0.0),
+    ),
     exploration=replace(training.SPEC.exploration, rounds=3),
 )
 TRAINING = Experiment(

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from bmdp.learn import BFTQConfig, EnvConfig, Exploration, TrainingSpec
+from bmdp.learn import BFTQConfig, EnvConfig, Exploration, Iterations, TrainingSpec
 from bmdp.models import EncoderNet, Regression
 
 LEARNER = BFTQConfig(
     gamma=1.0,
     n_budgets=5,
-    model=EncoderNet((8,), (4,)),
-    regression=Regression(steps=3),
-    iterations=2,
+    model=EncoderNet((8,), (4,), regression=Regression(steps=3)),
+    schedule=Iterations(2, settled=0.0),
+    ensemble=2,
+    pooled=False,
 )
 SPEC = TrainingSpec(
     EnvConfig("corridors", {"observe_time": True}), LEARNER, Exploration(2, 20, decay=0.05)
@@ -21,13 +22,13 @@ OPTIONS = (
     "--set=exploration.decay=0.05",
     "--set=env.observe_time=true",
     "--set=learner.n_budgets=5",
-    "--set=learner.stages=none",
-    "--set=learner.valuation=crossed",
+    "--set=learner.ensemble=2",
+    "--set=learner.pooled=false",
     "--set=learner.model=EncoderNet",
     "--set=learner.model.hidden=[8]",
     "--set=learner.model.encoder=[4]",
-    "--set=learner.regression.steps=3",
-    "--set=learner.iterations=2",
+    "--set=learner.model.regression.steps=3",
+    '--set=learner.schedule={"kind": "Iterations", "n": 2, "settled": 0}',
 )
 """The same, nearly, on the command line."""
 
@@ -60,5 +61,13 @@ def content(folder):
 
 
 def told(records):
-    """Records without what the clock said."""
-    return [{k: v for k, v in r.items() if not k.startswith("seconds")} for r in records]
+    """Records, or lines of a file of them, without what the clock said."""
+    return [{k: v for k, v in r.items() if not k.startswith("seconds")} for r in map(row, records)]
+
+
+def row(record):
+    """A record as a line of a file has it."""
+    if isinstance(record, dict):
+        return record
+    line = {"kind": record.kind, **record.as_dict()}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in line.items()}

@@ -112,11 +112,21 @@ def load_value(folder: str | os.PathLike[str]) -> Any:
 
 def kinds_of(folder: str | os.PathLike[str]) -> set[str]:
     """Returns the kinds that a stored value is made of, which must be registered to load it."""
+    return _named(folder, _KIND)
+
+
+def modules_of(folder: str | os.PathLike[str]) -> set[str]:
+    """Returns the modules that register those kinds, but for the library's own."""
+    return _named(folder, _MODULE)
+
+
+def _named(folder: str | os.PathLike[str], key: str) -> set[str]:
+    """All words under a key in what describes a stored value."""
     found: set[str] = set()
 
     def look(value: Any) -> None:
         if isinstance(value, dict):
-            found.update({value[_KIND]} if isinstance(value.get(_KIND), str) else ())
+            found.update({value[key]} if isinstance(value.get(key), str) else ())
             value = list(value.values())
         if isinstance(value, list):
             for item in value:
@@ -158,12 +168,12 @@ def replace_folder(target: Path, write: Callable[[Path], Any]) -> None:
             new, old = aside / "new", aside / "old"
             new.mkdir()
             write(new)
-            if target.exists():
-                os.rename(target, old)
             try:
+                if target.exists():
+                    os.rename(target, old)
                 os.rename(new, target)
-            except OSError:
-                if old.exists():
+            except BaseException:  # an interrupt, too: `old` is deleted below
+                if old.exists() and not target.exists():
                     os.rename(old, target)
                 raise
         finally:
@@ -313,16 +323,19 @@ def create_folder(target: Path, header: Header) -> None:
         raise StoreError(f"{target} cannot be written: {error}.") from error
 
 
-def read_header(path: Path, what: str, is_one: Callable[[Header], bool]) -> Header:
+def read_header(
+    path: Path, what: str, is_one: Callable[[Header], bool], *, oldest: int = SCHEMA
+) -> Header:
     """Returns what the `spec.json` of a folder says.
 
     Args:
         path: of the folder.
         what: it must be, in words.
         is_one: whether what it says is of such a folder.
+        oldest: schema that is read.
 
     Raises:
-        StoreError: if it is not, or is of a newer schema.
+        StoreError: if it is not, or is of a newer schema, or of an older one.
     """
     source = path / SPEC
     if not source.is_file():
@@ -339,7 +352,7 @@ def read_header(path: Path, what: str, is_one: Callable[[Header], bool]) -> Head
         raise StoreError(
             f"{path} is of schema {schema}, newer than {SCHEMA}: upgrade bmdp to read it."
         )
-    if schema < SCHEMA:
+    if schema < oldest:
         raise StoreError(f"{path} was begun by bmdp 0.1.0, which this version does not go on with.")
     return dict(header)
 

@@ -12,6 +12,16 @@ def test_all_environments_are_listed():
         assert word in result.stdout
 
 
+def test_a_narrow_terminal_shows_every_word():
+    lines = CliRunner().invoke(app, ["envs"], env={"COLUMNS": "80"}).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 12
+    for words in ("…", "..."):
+        assert not any(words in line for line in lines)
+    assert "actions of corridors: stop, down, right, left, up" in lines
+    assert "faster, slower" in lines[-1]
+
+
 def test_the_list_is_there_as_json():
     rows = json.loads(CliRunner().invoke(app, ["envs", "--json"]).stdout)
     assert [row["name"] for row in rows] == ["corridors", "slot-filling", "two-way"]

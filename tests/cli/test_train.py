@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import gymnasium
@@ -10,9 +10,10 @@ import bmdp
 import commands
 from bmdp.cli import progress
 from bmdp.envs.slots import find_spec
-from bmdp.learn import collect, preset, train, train_from_data
-from bmdp.learn.runs import RunFolder
-from bmdp.learn.runs import spec_of
+from bmdp.learn import Iterations, collect, preset, train, train_from_data
+from bmdp.learn.explore import RoundRecord
+from bmdp.learn.fit import Record
+from bmdp.learn.runs import RunFolder, spec_of
 from bmdp.policies import RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, content, told
 
@@ -61,10 +62,11 @@ def test_an_environment_is_trained_in_as_by_the_library(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"policy: {tmp_path / 'run' / 'policy'}\n"
     told_lines = lines(result.stderr)
-    assert len(told_lines) == 5
+    assert len(told_lines) == 6
     assert told_lines[0].startswith("round 1/2: ")
     assert "iteration 2/2, loss" in told_lines[3]
-    assert told_lines[4].startswith("note: no episodes were held out, so all promises are the mod")
+    assert told_lines[4].startswith("note: values have not settled after 2 iterations; they may")
+    assert told_lines[5].startswith("note: no episodes were held out, so all promises are the mod")
     train(spec_of(RunFolder(tmp_path / "run")), tmp_path / "other", seed=7)
     assert content(tmp_path / "run" / "policy") == content(tmp_path / "other" / "policy")
 
@@ -81,12 +83,14 @@ def test_settings_come_from_the_preset_of_the_name_and_the_options(tmp_path):
 
 
 def test_another_preset_can_be_named(tmp_path):
-    options = ("--episodes=4", "--set=exploration.rounds=2", "--set=learner.iterations=1")
-    options = (*options, "--set=learner.regression.steps=1", "--preset", "paper-corridors-ftq")
-    assert run("corridors", *options, "--out", tmp_path / "run").exit_code == 0
-    assert spec_of(RunFolder(tmp_path / "run")).learner.model == bmdp.models.FrontierNet(
-        (128, 64, 32), "free", "raw"
-    )
+    options = ("--episodes=4", "--set=exploration.rounds=2", "--set=learner.schedule=Iterations")
+    options = (*options, "--set=learner.schedule.n=1", "--set=learner.model.regression.steps=1")
+    asked = ("corridors", *options, "--preset", "paper-corridors-ftq", "--out", tmp_path / "run")
+    result = run(*asked)
+    assert result.exit_code == 0, result.stderr
+    model = spec_of(RunFolder(tmp_path / "run")).learner.model
+    ours = preset("paper-corridors-ftq").learner.model
+    assert model == replace(ours, regression=replace(ours.regression, steps=1))
 
 
 def test_a_foreign_environment_has_plain_settings_and_its_own_discount(tmp_path, monkeypatch):
@@ -119,7 +123,7 @@ HELD_OUT = ("--set=held_out=0.3", "--set=learner.model=LinearModel")
 def test_what_to_expect_is_told_if_episodes_are_held_out(tmp_path):
     result = run("corridors", *OPTIONS, *HELD_OUT, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert lines(result.stderr)[-1].startswith("round 2/2: prediction from 12 held-out episodes")
+    assert "round 2/2: prediction from 12 held-out episodes" in result.stderr
     predicted = RunFolder(tmp_path / "run").prediction()
     rows = [line.split("│")[1:4] for line in lines(result.stdout) if "│" in line]
     assert [float(row[0]) for row in rows] == pytest.approx(predicted["budgets"])
@@ -134,8 +138,7 @@ def test_what_to_expect_is_told_if_episodes_are_held_out(tmp_path):
 def test_without_held_out_episodes_nothing_is_predicted(tmp_path):
     result = run("corridors", *OPTIONS, "--out", tmp_path / "run", "--json")
     assert json.loads(result.stdout)["prediction"] is None
-    (note,) = [line for line in lines(result.stderr) if line.startswith("note")]
-    assert "which are optimistic; --set held_out=0.2 holds some out" in note
+    assert "which are optimistic; --set held_out=0.2 holds some out" in lines(result.stderr)[-1]
 
 
 def test_episodes_of_a_log_can_be_held_out(tmp_path, log):
@@ -170,18 +173,53 @@ def test_a_terminal_sees_how_far_it_is(tmp_path, monkeypatch):
 def test_elsewhere_slow_iterations_are_told_of_before_the_last(capsys, seconds, told):
     shown = progress.TrainingProgress(n_rounds=1, n_iterations=5)
     for i in range(5):
-        shown(
-            {
-                "kind": "iteration",
-                "round": 0,
-                "iteration": i,
-                "last_loss": 0.1,
-                "delta": 0.2,
-                "seconds": seconds,
-                "is_last": i == 4,
-            }
-        )
+        shown(RoundRecord(0, iteration(i, seconds=seconds, is_last=i == 4)))
     assert lines(capsys.readouterr().err) == [f"round 1/1: iteration {line}" for line in told]
+
+
+def iteration(number, **changes):
+    """How an iteration went, if nothing else is said."""
+    known = dict.fromkeys((f.name for f in fields(Record)), 0.0)
+    known |= {"iteration": number, "step": None, "last_loss": 0.1, "delta": 0.2, "is_last": False}
+    return Record(**known | changes)
+
+
+def test_a_run_by_steps_says_how_many_there_are(capsys):
+    shown = progress.TrainingProgress(n_rounds=1, n_iterations=100)
+    for i in range(3):
+        shown(RoundRecord(0, iteration(i, step=2 - i, is_last=i == 2, last_loss=None)))
+    assert lines(capsys.readouterr().err) == ["round 1/1: iteration 3/3, loss 0.2, 0.0 s"]
+
+
+# Whether values have settled
+
+
+def forever(tmp_path):
+    """A log of one state that never ends, in which action 1 costs 0.01 a step."""
+    rng, n = np.random.default_rng(0), 300
+    action = rng.integers(2, size=n)
+    log = bmdp.TransitionBatch(
+        *(np.zeros(n), action, 1.0 * action, 0.01 * action, np.zeros(n), np.zeros(n, bool)),
+        episode=np.arange(n) // 30,
+    )
+    log.to_npz(tmp_path / "log.npz")
+    return tmp_path / "log.npz"
+
+
+def test_values_that_have_not_settled_are_told_of_in_one_line(tmp_path):
+    asked = ("--data", forever(tmp_path), "--gamma", 0.99, "--set=learner.model=TableModel")
+    asked = (*asked, "--set=learner.schedule=Iterations")
+    result = run(*asked, "--set=learner.schedule.n=10", "--out", tmp_path / "few")
+    assert (result.exit_code, result.stdout) == (0, f"policy: {tmp_path / 'few' / 'policy'}\n")
+    (note,) = [line for line in lines(result.stderr) if "settled" in line]
+    begin, hint = note.split(": give more by ")
+    assert begin.startswith("note: values have not settled after 10 iterations; they may still ")
+    assert 500 < float(begin.split(" by ")[1].removesuffix(" %").replace(",", "")) < 2000
+    assert hint == "--set learner.schedule=Iterations --set learner.schedule.n=40"
+    result = run(*asked, "--out", tmp_path / "many")
+    assert result.exit_code == 0
+    assert "settled" not in result.stderr
+    assert spec_of(RunFolder(tmp_path / "many")).learner.schedule == Iterations()
 
 
 # Resuming
@@ -235,13 +273,18 @@ def test_wrong_settings_do_not_cost_the_run_that_is_there(tmp_path):
     ("name", "damage", "words"),
     [
         ("spec.json", b"{", ("spec.json is not JSON",)),
-        ("round-000/fit.safetensors", b"x", ("fit.safetensors is damaged", "Delete it and res")),
+        (
+            "round-000/fit/step-0000.safetensors",
+            b"x",
+            ("step-0000.safetensors is damaged", "Delete the folder"),
+        ),
     ],
 )
 def test_damage_is_told_in_one_line(tmp_path, name, damage, words):
     train_from_data(random_log(), LEARNER, tmp_path / "run", seed=0)
     for left in ("done", "policy", "round-000/policy"):
         (tmp_path / "run" / left).rename(tmp_path / left.replace("/", "-"))
+    (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "run" / name).write_bytes(damage)
     assert_is_user_error(run("--resume", tmp_path / "run"), *words)
 
@@ -316,7 +359,7 @@ def test_states_that_are_no_numbers_are_refused(tmp_path):
 def test_a_single_episode_cannot_be_split(tmp_path):
     path = changed_log(tmp_path, episode=0)
     result = run("--data", path, "--gamma", 1, "--out", tmp_path / "run")
-    assert_is_user_error(result, "at least 2 episodes", "Use learner.valuation=self.")
+    assert_is_user_error(result, "at least 3 episodes", "Use learner.ensemble=1.")
 
 
 # Errors
@@ -347,6 +390,10 @@ def test_bad_usage(arguments, words, tmp_path, monkeypatch):
         (("corridor",), ("no environment is called 'corridor'", "Did you mean 'corridors'?")),
         (("corridors", "--preset", "corridor"), ("Did you mean 'corridors'?",)),
         (("corridors", "--set", "learner.gama=1"), ("no setting 'gama'", "Did you mean 'gamma'?")),
+        (("corridors", "--set", "gamma=1"), ("no setting 'gamma'", "Did you mean learner.gamma?")),
+        (("corridors", "--set", "iterations=3"), ("Did you mean learner.schedule=Iterations?",)),
+        (("corridors", "--set", "centres=3"), ("Did you mean learner.model.centres?",)),
+        (("corridors", "--set", "rounds=3"), ("Did you mean exploration.rounds?",)),
         (("corridors", "--set", "learner.gamma=x"), ("learner.gamma must be a number; got 'x'",)),
         (("corridors", "--set", "env.observe=1"), ("Did you mean 'observe_time'?",)),
         (("corridors", "--budget-range", "1:0"), ("--budget-range low:high must rise",)),

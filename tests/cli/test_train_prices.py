@@ -8,9 +8,8 @@ import pytest
 import bmdp
 import commands
 from bmdp.cli import progress
-from bmdp.learn import LagrangianConfig, collect
-from bmdp.learn.runs import RunFolder
-from bmdp.learn.runs import spec_of
+from bmdp.learn import Backward, LagrangianConfig, collect
+from bmdp.learn.runs import RunFolder, spec_of
 from bmdp.models import KernelModel, TableModel
 from bmdp.policies import MultiplierPolicy, RandomBudgetedPolicy
 from training import SPEC, content, told
@@ -18,7 +17,7 @@ from training import SPEC, content, told
 N_DAYS = 3000
 DAMAGE = 0.2  # probability that haste costs 1
 PRICES = ("--set", "learner=LagrangianConfig", "--set", "learner.plays=carried")
-TABLE = ("--set", "learner.model=TableModel", "--set", "learner.iterations=3")
+TABLE = ("--set", "learner.model=TableModel", "--set", "learner.schedule=Backward")
 
 
 def run(*arguments):
@@ -86,26 +85,26 @@ def test_a_carried_price_is_learned_from_a_log_and_costs_what_is_asked(tmp_path,
 
 
 def test_options_are_kept_through_the_change_of_the_learner(tmp_path, ferry):
-    before = ("--gamma", 0.5, "--budget-range", "0:2", "--set", "learner.folds=3")
+    before = ("--gamma", 0.5, "--budget-range", "0:2", "--set", "learner.ensemble=4")
     after = ("--set", 'learner.prices=[0, 10, "inf"]', *TABLE)
     assert run("--data", ferry, *before, *PRICES, *after, "--out", tmp_path / "run").exit_code == 0
     assert spec_of(RunFolder(tmp_path / "run")).learner == LagrangianConfig(
         gamma=0.5,
         budget_range=(0.0, 2.0),
-        folds=3,
+        ensemble=4,
         plays="carried",
         prices=(0.0, 10.0, np.inf),
         model=TableModel(),
-        iterations=3,
+        schedule=Backward(),
     )
 
 
 def test_a_preset_says_how_prices_are_learned(tmp_path, ferry):
-    asked = ("--preset", "corridors", *PRICES, "--set", "learner.stages=shared")
+    asked = ("--preset", "corridors", *PRICES, "--set", "learner.schedule=Backward")
     assert run("--data", ferry, *asked, "--out", tmp_path / "run").exit_code == 0
     learner, ours = spec_of(RunFolder(tmp_path / "run")).learner, bmdp.preset("corridors").learner
     assert isinstance(learner, LagrangianConfig)
-    assert (learner.model, learner.folds) == (ours.model, ours.folds)
+    assert (learner.model, learner.ensemble) == (ours.model, ours.ensemble)
 
 
 def test_what_to_expect_is_told_of_held_out_days(tmp_path, ferry):
@@ -150,7 +149,8 @@ def test_a_run_of_prices_is_evaluated_where_the_environment_is_named(tmp_path):
     )
     log.to_npz(tmp_path / "log.npz")
     asked = ("--gamma", 1, *PRICES, "--set", "learner.model=KernelModel")
-    small = ("--set", "learner.model.centres=5", "--set", "learner.iterations=1")
+    once = "--set=learner.schedule=Iterations", "--set=learner.schedule.n=1"
+    small = ("--set", "learner.model.centres=5", *once)
     result = run("--data", tmp_path / "log.npz", *asked, *small, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert spec_of(RunFolder(tmp_path / "run")).learner.model == KernelModel(5)
@@ -176,6 +176,9 @@ def test_errors_of_the_user_are_told_in_one_line(tmp_path, ferry, settings, word
 
 def test_exploring_with_prices_is_refused_with_the_way_out(tmp_path):
     result = run("corridors", *PRICES, "--out", tmp_path / "run")
-    words = ("learner must be one of BFTQConfig, FTQConfig", "--data RUN/round-*/batch.npz")
+    words = (
+        "learner must be a BFTQConfig or an FTQConfig to explore",
+        "--data RUN/round-*/batch.npz",
+    )
     commands.assert_is_user_error(result, *words)
     assert not list(tmp_path.iterdir())

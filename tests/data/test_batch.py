@@ -5,6 +5,7 @@ import pytest
 
 from bmdp import BmdpError, ConfigError, DataError
 from bmdp.data import TransitionBatch
+from bmdp.data.checks import FIELDS
 from data.logs import assert_same, columns, corridor_log, full, optional_columns, small
 
 
@@ -265,3 +266,73 @@ def test_nothing_is_inferred_from_arrays():
 def test_ragged_arrays_are_refused():
     with pytest.raises(BmdpError, match="state must be an array of real numbers"):
         TransitionBatch.from_arrays(columns(state=[[1.0], [1.0, 2.0]] * 3))
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("ragged", [[[1.0, 2.0]] * 5 + [[3.0]], [[1.0, 2.0]] * 5 + [3.0]])
+def test_lists_of_different_lengths_are_no_column(name, ragged):
+    for made in (lambda held: TransitionBatch(**held), TransitionBatch.from_arrays):
+        with pytest.raises(DataError, match=f"{name} must be an array"):
+            made(columns() | optional_columns() | {name: ragged})
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        "ab",
+        ["a"] * 6,
+        [None] * 6,
+        object(),
+        {"a": 1},
+        {1, 2},
+        [{}] * 6,
+        [1j] * 6,
+        [],
+        [2**70] * 6,
+    ],
+    ids=repr,
+)
+def test_what_is_no_column_is_refused(name, value):
+    with pytest.raises(DataError, match=name):
+        TransitionBatch(**columns() | optional_columns() | {name: value})
+    if name == "episode" and value == ["a"] * 6:
+        return  # episodes of a table may have names
+    with pytest.raises(DataError, match=name):
+        TransitionBatch.from_arrays(columns() | optional_columns() | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "batches must hold at least one; got none"),
+        (None, "batches must be several; got NoneType"),
+        (3, "batches must be several; got int"),
+        (small(), "batches must be several; got TransitionBatch"),
+        ([small(), 3], r"batches must be of TransitionBatch; got int at \[1\]"),
+        ([None], r"batches must be of TransitionBatch; got NoneType at \[0\]"),
+        ({"a": small()}, r"batches must be of TransitionBatch; got str at \[0\]"),
+        ([TransitionBatch], r"batches must be of TransitionBatch; got type at \[0\]"),
+    ],
+)
+def test_what_are_no_batches_are_not_joined(batches, message):
+    with pytest.raises(DataError, match=message):
+        TransitionBatch.concatenate(batches)
+
+
+@pytest.mark.parametrize("arrays", [None, 3, [1.0], "state", {1: [0.0]}, {None: [0.0]}, small()])
+def test_what_are_no_arrays_by_name_are_refused(arrays):
+    with pytest.raises(DataError, match="arrays must be columns by name; got"):
+        TransitionBatch.from_arrays(arrays)
+
+
+def test_rows_of_different_lengths_are_refused():
+    with pytest.raises(DataError, match="rows must be an array; got lists of different lengths"):
+        small().take([[0, 1], [2]])
+
+
+@pytest.mark.parametrize("rng", [None, 3, np.random])
+def test_folds_are_drawn_by_a_generator(rng):
+    with pytest.raises(ConfigError, match="rng must be a generator of numpy; got"):
+        small().folds(2, rng)

@@ -170,7 +170,7 @@ def test_actions_of_several_numbers_are_made_whole():
 def test_episodes_are_numbered_by_counting_ends():
     batch = READ(table(episode=None, step=None))
     assert batch.episode.tolist() == [0, 0, 0, 1, 1, 1]
-    assert batch.step is None
+    assert batch.step.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_an_episode_begins_where_steps_begin_anew():
@@ -179,8 +179,62 @@ def test_an_episode_begins_where_steps_begin_anew():
 
 
 def test_rows_in_no_order_say_nothing_of_episodes():
-    frame = table(episode=None, step=None).iloc[[3, 0, 5, 1, 4, 2]]
-    assert READ(frame).episode is None
+    batch = READ(table(episode=None, step=None).iloc[[3, 0, 5, 1, 4, 2]])
+    assert (batch.episode, batch.step) == (None, None)
+
+
+# Steps
+
+
+@pytest.mark.parametrize("known", [{}, {"episode": None}, {"truncated": None}])
+def test_steps_are_counted_where_rows_follow(known):
+    assert READ(table(step=None, **known)).step.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_steps_are_counted_where_next_states_are_inferred():
+    for known in ({}, {"episode": None}):
+        assert READ(ending(step=None, **known)).step.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_steps_of_interleaved_episodes_are_counted_in_each():
+    rows = [0, 3, 1, 4, 2, 5]
+    assert READ(table(step=None).iloc[rows]).step.tolist() == [0, 0, 1, 1, 2, 2]
+    assert READ(ending(step=None).iloc[rows]).step.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("rows", [[3, 2, 5, 1, 4, 0], [0, 2, 1, 3, 4, 5], [5, 4, 3, 2, 1, 0]])
+def test_rows_of_an_episode_in_no_order_have_no_steps(rows):
+    """Not even if rows of one episode never stand beside each other."""
+    batch = READ(table(step=None).iloc[rows])
+    assert batch.step is None
+    assert batch.episode is not None
+
+
+def test_an_episode_that_ends_in_its_middle_has_no_steps():
+    """One state, which every row follows: only the end tells that rows are in no order."""
+    alike = {"state": np.zeros((6, 2)), "next_state": np.zeros((6, 2)), "truncated": None}
+    ends = np.array([0, 0, 1, 0, 1, 0], bool)
+    assert READ(table(step=None, terminal=ends, **alike)).step is None
+
+
+def test_steps_that_are_given_are_kept():
+    frame = table(step=[4, 5, 6, 1, 2, 3])
+    assert READ(frame).step.tolist() == [4, 5, 6, 1, 2, 3]
+
+
+def test_arrays_are_taken_as_they_are():
+    given = columns(episode=[4, 4, 4, 9, 9, 9])
+    assert TransitionBatch(**given).step is None
+    assert TransitionBatch.from_arrays(given).step is None
+
+
+def test_the_steps_of_a_real_log_are_found_again():
+    log = corridor_log()
+    frame = log.to_pandas().drop(columns="step")
+    frame.attrs.clear()
+    np.testing.assert_array_equal(READ(frame).step, log.step)
+    mixed = frame.iloc[np.random.default_rng(0).permutation(len(frame))]
+    assert READ(mixed).step is None
 
 
 def test_rounded_states_still_follow_each_other():
@@ -239,3 +293,35 @@ def test_an_episode_that_goes_on_has_no_last_next_state():
 def test_next_states_do_not_leap_over_missing_steps():
     with pytest.raises(DataError, match=r"step must go up by 1 .*; got 3 after 1 at \[5\]"):
         READ(ending(step=[0, 1, 2, 0, 1, 3]))
+
+
+# Wrong values
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"columns": {"cost": "damage"}}, "columns must be of type Columns; got dict"),
+        ({"columns": Columns(cost=["damage"])}, r"cost must be named by a word, .*; got \['damage"),
+        ({"columns": Columns(state=(1, 2))}, r"state must be named by a word, .*; got \(1, 2\)"),
+        ({"discretise": 3}, "discretise must be a function; got int"),
+        ({"discretise": lambda a: [[0]] * 5 + [[0, 1]]}, "action must be an array; got lists of"),
+        ({"discretise": lambda a: None}, "action must be given; got None"),
+        ({"discretise": lambda a: "none"}, "action must be an array of real numbers"),
+    ],
+)
+def test_wrong_ways_to_read_are_refused(settings, message):
+    with pytest.raises(DataError, match=message):
+        READ(table(), **settings)
+
+
+@pytest.mark.parametrize("inner", [[1.0, [2.0]], [[1.0], [2.0, 3.0]]])
+def test_lists_of_lists_of_different_lengths_are_refused(inner):
+    with pytest.raises(DataError, match="state must be an array; got lists of different lengths"):
+        READ(table().assign(state=pd.Series([inner] * 6)))
+
+
+def test_what_others_note_in_a_data_frame_is_not_looked_at():
+    frame = table()
+    frame.attrs["bmdp"] = 3
+    assert_same(READ(frame), full(n_actions=3))

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from bmdp import DataError, MissingDependency, StoreError
 from bmdp.data import Columns, TransitionBatch, load_batch, load_batches
+from bmdp.learn import BFTQ, Backward, BFTQConfig
+from bmdp.models import LinearModel
 from data.logs import assert_same, columns, corridor_log, full, optional_columns, small
 
 SUFFIXES = (".parquet", ".hdf5", ".npz")
@@ -168,7 +170,8 @@ def test_files_of_others_are_known_by_common_names(tmp_path, suffix):
     held = columns() | optional_columns()
     wanted = {f: held[f].astype(np.float32) for f in ("state", "next_state")}
     kept = {f: held[f] for f in ("action", "reward", "cost", "terminal", "truncated")}
-    assert_same(batch, TransitionBatch(**wanted, **kept, episode=[0, 0, 0, 1, 1, 1]))
+    counted = {"episode": [0, 0, 0, 1, 1, 1], "step": [0, 1, 2, 0, 1, 2]}
+    assert_same(batch, TransitionBatch(**wanted, **kept, **counted))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -251,6 +254,47 @@ def test_next_states_of_a_file_follow_from_its_rows(tmp_path):
     batch = load_batch(write_table(tmp_path / "log.h5", **held))
     np.testing.assert_array_equal(batch.next_state, columns()["state"][[1, 2, 2, 4, 5, 5]])
     assert batch.next_state.dtype == np.float32
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_steps_of_a_file_are_counted_where_its_rows_follow(tmp_path, suffix):
+    """None of these formats is one that DSRL or others write with steps."""
+    held = dsrl()
+    batch = load_batch(write_table(tmp_path / f"log{suffix}", **held))
+    assert batch.step.tolist() == [0, 1, 2, 0, 1, 2]
+    mixed = {name: values[[3, 0, 5, 1, 4, 2]] for name, values in held.items()}
+    batch = load_batch(write_table(tmp_path / f"mixed{suffix}", **mixed))
+    assert (batch.step, batch.episode) == (None, None)
+
+
+def test_a_log_without_steps_is_learned_from_step_by_step(tmp_path):
+    """The log of the README: state, action, reward, cost, and whether it was the last row."""
+    rng, n_rows = np.random.default_rng(0), 600
+    action, third = rng.integers(2, size=n_rows), np.arange(n_rows) % 3
+    held = {"state": rng.normal(size=(n_rows, 2)), "action": action, "reward": 1.0 + action}
+    held |= {"cost": 0.25 * action, "terminal": third == 2}
+    log = load_batch(write_table(tmp_path / "log.parquet", **held))
+    assert log.step.tolist() == third.tolist()
+    config = BFTQConfig(gamma=1.0, model=LinearModel(), schedule=Backward(), ensemble=1)
+    policy = BFTQ(config).fit(log, seed=0, device="cpu")
+    assert policy.n_steps == 3
+    frontier = policy.frontier(log.state[0])
+    assert frontier.costs[[0, -1]] == pytest.approx([0.0, 0.75], abs=0.05)
+    assert frontier.rewards[[0, -1]] == pytest.approx([3.0, 6.0], abs=0.2)
+
+
+@pytest.mark.parametrize("path", [None, 3, ["log.npz"], object()])
+def test_what_names_no_file_is_refused(path):
+    readers = (TransitionBatch.from_parquet, TransitionBatch.from_hdf5, TransitionBatch.from_npz)
+    for use in (load_batch, *readers, *(lambda p, w=w: w(small(), p) for w in WRITERS.values())):
+        with pytest.raises(StoreError, match="path must be the name of a file; got"):
+            use(path)
+
+
+@pytest.mark.parametrize("paths", [None, 3, "log.npz"])
+def test_one_file_is_not_several(paths):
+    with pytest.raises(DataError, match="paths must be a list of files; got"):
+        load_batches(paths)
 
 
 def test_hdf5_files_have_the_names_of_dsrl(tmp_path):

@@ -301,3 +301,9 @@ def test_an_id_has_a_version(name, tmp_path):
     with pytest.raises(DataError, match="dataset_id must be like 'corridors/random-v0'; got"):
         small().to_minari(name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dataset", [None, 3, [1], object()])
+def test_what_is_no_dataset_is_refused(dataset):
+    with pytest.raises(DataError, match="dataset must be of Minari, or the id or folder of one"):
+        TransitionBatch.from_minari(dataset)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.evaluate import Evaluation
 from bmdp.policies import HullPolicy, TabularQ
+from bmdp.storage import storable
 
 
 def finite_spec(problem, *, batched=True, **changes):
@@ -21,6 +23,23 @@ def finite_spec(problem, *, batched=True, **changes):
         kwargs={"model": problem.model, "start": problem.start},
         **changes,
     )
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class FloatTable:
+    """Tables of a finite model whose states are seen as one float, `[N, 1]`, as a log has them."""
+
+    q_r: np.ndarray  # [S, A, B], or [T, S, A, B]
+    q_c: np.ndarray
+
+    @property
+    def n_steps(self):
+        return TabularQ(self.q_r, self.q_c).n_steps
+
+    def __call__(self, states, step=0):
+        numbers = np.asarray(states).reshape(len(states), -1)[:, 0].astype(int)
+        return TabularQ(self.q_r, self.q_c)(numbers, step)
 
 
 def always(action, n_states, high=1.0):

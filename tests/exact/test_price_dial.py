@@ -32,11 +32,11 @@ def test_a_horizon_and_two_discounts_have_a_dial_for_each_step():
     problem = payments()
     optimum = optimal_frontier(problem.model, start=problem.start)
     dial = price_dial(problem.model, prices_of(optimum))
-    assert len(dial.stages) == problem.model.horizon
-    first = dial.at_step(0).frontier(problem.start)
+    assert dial.n_steps == problem.model.horizon
+    first = dial.frontier(problem.start)
     np.testing.assert_allclose(first.reward_at(optimum.costs), optimum.rewards, atol=1e-12)
-    last = dial.at_step(problem.model.horizon - 1)
-    np.testing.assert_array_equal(last.q_function.q_r[..., 0], problem.model.reward)
+    last_r, _ = dial.q_function(np.arange(problem.model.n_states), problem.model.horizon - 1)
+    np.testing.assert_array_equal(last_r[..., 0], problem.model.reward)
 
 
 def test_prices_fall_whatever_order_they_are_given_in():

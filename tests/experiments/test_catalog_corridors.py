@@ -10,10 +10,10 @@ from bmdp.experiments.catalog.corridors_exploration import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts import executions
 from bmdp.experiments.parts.measuring import evaluation_piece
-from bmdp.policies.exploring import ExploringPolicy
 from bmdp.learn.runs import RunFolder
 from bmdp.learn.spec import plain
 from bmdp.policies import RandomBudgetedPolicy
+from bmdp.policies.exploring import ExploringPolicy
 from pieces import (
     check_evaluation,
     check_executions,
@@ -157,7 +157,7 @@ def test_the_truth_is_the_true_frontier(folder):
     assert found["settings"] == plain(how)
 
 
-KILLS = {"": (4, 150, 240, 244), "risk-neutral": (10, 38, 40, 60, 140)}
+KILLS = {"": (4, 17, 24, 26, 58, 62), "risk-neutral": (10, 28, 34, 67, 68, 80)}
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,10 @@ def test_the_papers_preset_is_its_tables():
     assert paper.n_seeds == 4
     assert paper.sensitive == bmdp.preset("paper-corridors")
     assert paper.neutral == bmdp.preset("paper-corridors-ftq")
-    assert (paper.learner.regression.steps, paper.learner.n_labels) == (1000, 10)
-    assert paper.neutral.learner.regression.steps == 5000
+    network = bmdp.preset("paper-corridors").learner.model
+    assert paper.learner.model == replace(network, labels="uniform", n_labels=10)
+    assert network.regression.steps == 1000
+    assert paper.neutral.learner.model.regression.steps == 5000
     assert paper.testing.n_episodes == 1000
     assert paper.testing.budgets == pytest.approx(np.linspace(0, 1, 10))
 
@@ -215,7 +217,7 @@ def test_our_best_preset_has_as_many_episodes_as_the_papers():
         explored = [getattr(settings, name).exploration for settings in (best, paper)]
         assert explored[0].rounds == explored[1].rounds == 10
         assert explored[0].episodes == explored[1].episodes == 500
-    assert best.neutral.exploration.bonus == "none"
+    assert best.neutral.exploration.optimism == best.neutral.exploration.count_bonus == 0
 
 
 @pytest.mark.parametrize("size", ["quick", "paper", "best"])

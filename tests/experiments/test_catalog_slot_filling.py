@@ -14,7 +14,7 @@ from bmdp.experiments.catalog.slot_filling import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.measuring import other_seed
 from bmdp.experiments.parts.prices import Prices
-from bmdp.learn import FTQConfig
+from bmdp.learn import FTQConfig, Iterations
 from bmdp.learn.runs import RunFolder
 from pieces import (
     check_carried_price,
@@ -142,7 +142,7 @@ def test_each_price_is_measured_by_itself(folder):
 def test_prices_are_learned_from_the_episodes_that_budgets_are_learned_from(folder, explored):
     assert np.array_equal(explored.state, rounds(place(folder, "")).state)
     learner = replace(SMOKE.priced.learner, prices=tuple(PRICES))
-    learned = bmdp.LagrangianFTQ(learner).fit(explored, seed=3, device="cpu").policies[0]
+    learned = bmdp.LagrangianFTQ(learner).fit(explored, seed=3, device="cpu").dial
     kept = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy").policies[0]
     ours, theirs = (dial.at_step(2).points(explored.state[:99]) for dial in (kept, learned))
     assert all(np.array_equal(*pair) for pair in zip(ours, theirs, strict=True))
@@ -173,7 +173,8 @@ def test_the_truth_is_the_true_frontier(folder):
 
 
 def test_in_the_papers_way_each_price_is_ftq_on_what_ftq_without_price_explored(tmp_path):
-    learner = FTQConfig(gamma=1.0, model=SMOKE.budgeted.learner.model, iterations=3)
+    model = SMOKE.budgeted.learner.model
+    learner = FTQConfig(gamma=1.0, model=model, schedule=Iterations(3, settled=0.0), ensemble=1)
     exploring = replace(SMOKE.budgeted, learner=learner)
     settings = replace(SMOKE, priced=Prices(exploring, learner, (0.0, 40.0)))
     EXPERIMENT.parts["ftq"](settings, Work(tmp_path / "seed-3", 3, "cpu"))
@@ -193,7 +194,7 @@ def played_alone(policy, stream):
     return played[0].discounted_cost
 
 
-@pytest.mark.parametrize("n_writes", [9, 45, 60, 150])
+@pytest.mark.parametrize("n_writes", [9, 45, 70, 84, 90])
 def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monkeypatch):
     check_killed(EXPERIMENT, "ftq", folder, tmp_path, monkeypatch, n_writes)
 

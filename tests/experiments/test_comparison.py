@@ -24,7 +24,7 @@ from bmdp.experiments.parts.measuring import evaluation_of, other_seed
 from bmdp.experiments.parts.moved_dial import move_errors, moves
 from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
 from bmdp.frontier import Frontier
-from bmdp.learn.spec import EnvConfig
+from bmdp.learn import EnvConfig, Iterations
 from evaluate.problems import by_hand
 from pieces import check_evaluation, piece, pieces, place
 
@@ -107,7 +107,7 @@ def test_methods_learn_what_they_are_called_after(lesson):
 
 def test_methods_that_learn_the_same_prices_learn_them_once(lesson, monkeypatch):
     mixture = METHODS["ftq-mixture"].learn(lesson)
-    monkeypatch.setattr(rivals, "fit_prices", None)
+    monkeypatch.setattr(rivals, "LagrangianFTQ", None)
     carried = METHODS["multiplier"].learn(lesson)
     assert carried.policy.dial is mixture.policy.policies[0]
     assert (carried.seconds, carried.n_models) == (mixture.seconds, mixture.n_models)
@@ -118,9 +118,9 @@ def test_methods_that_learn_the_same_prices_learn_them_once(lesson, monkeypatch)
 def test_the_paper_has_a_network_for_each_price(lesson, monkeypatch):
     def small(name):
         spec = bmdp.preset(name)
-        learner = replace(
-            spec.learner, iterations=1, regression=replace(spec.learner.regression, steps=1)
-        )
+        network = spec.learner.model
+        network = replace(network, regression=replace(network.regression, steps=1))
+        learner = replace(spec.learner, model=network, schedule=Iterations(1))
         return replace(spec, learner=learner)
 
     monkeypatch.setattr(rivals, "preset", small)

@@ -1,4 +1,4 @@
-"""Kernel regression, against its formulas written out; see `test_table.py` for the contract."""
+"""Kernel regression, against its formulas written out; see `test_regressor.py` for the contract."""
 
 import json
 from itertools import combinations, product
@@ -8,46 +8,47 @@ import pytest
 import torch
 from scipy.spatial.distance import cdist
 
-from bmdp import BFTQConfig, ConfigError
-from bmdp.learn.spec import DataSpec, from_json, to_json, with_setting
+from bmdp import BFTQ, BFTQConfig, ConfigError, TransitionBatch
+from bmdp.learn.spec import TrainingSpec, from_json, to_json, with_setting
 from bmdp.models import KernelModel
 from bmdp.models.kernel import bumps, directions, far_apart
-from bmdp.models.regressor import Problem
 from devices import needs_gpu
-from fitters import fitter_of
+from regressors import fit_once, prepared, problem_of
+from regressors import values as all_values
 from training import SPEC
 
 GRID = np.linspace(0, 1, 3)
 FEW = KernelModel(12, (0.8,), (1e-2,))
 
 
-@pytest.fixture(autouse=True)
-def exact(monkeypatch):
-    """Weights in double precision, so that formulas can be told from rounding."""
-    monkeypatch.setattr("bmdp.models.kernel.WEIGHTS", torch.float64)
-
-
-def problem_of(states, actions=None, n_actions=1, reward_scale=1.0, seed=0):
-    actions = np.zeros(len(states), int) if actions is None else actions
-    members = np.ones((1, len(states)), bool)
-    return Problem(states, actions, members, n_actions, GRID, reward_scale, seed)
+def problem(states, actions=None, n_actions=1, seed=0):
+    return problem_of(states, actions, n_actions=n_actions, heads=GRID, seed=seed)
 
 
 def data(n=40, seed=0, n_numbers=2):
     """States of unlike units, and targets of noise."""
     rng = np.random.default_rng(seed)
-    return rng.normal(5, 10.0 ** np.arange(n_numbers), (n, n_numbers)), rng.normal(size=(n, 3, 2))
+    states, targets = (
+        rng.normal(5, 10.0 ** np.arange(n_numbers), (n, n_numbers)),
+        rng.normal(size=(n, 3, 2)),
+    )
+    return states, targets.astype(np.float32).astype(float)
 
 
-def fitted(model, problem, targets):
-    fitter = fitter_of(model, problem)
-    fitter.fit("iteration-0", torch.tensor(GRID), torch.tensor(targets))
-    return fitter
+def fitted(model, given, targets):
+    q = prepared(model, given)
+    fit_once(q, given, targets)
+    return q
 
 
-def values(fitter, states):
-    """Values `[n, A, B, 2]`, of rewards as they are."""
-    return np.stack(fitter.result(0)(states), axis=-1)
+def values(q, states):
+    """Values `[n, A, B, 2]` of the only member."""
+    return np.moveaxis(all_values(q, states)[0], 1, -1)
+
+
+def rounding(q):
+    """What values may be off by, as weights are in single precision."""
+    return 1e-6 + 2 * np.finfo(np.float32).eps * float(q.weights.abs().sum(3).max())
 
 
 def kernel(rows, others, length):
@@ -86,8 +87,7 @@ def by_centres(centres):
 def test_with_all_rows_as_centres_each_action_has_its_kernel_ridge_regression(length, ridge):
     states, targets = data(60)
     actions = np.arange(60) % 2
-    problem = problem_of(states, actions, 2, reward_scale=7.0)
-    fitter = fitted(KernelModel(100, (length,), (ridge,)), problem, targets)
+    q = fitted(KernelModel(100, (length,), (ridge,)), problem(states, actions, 2), targets)
     others = data(20, seed=1)[0]
     rows, asked = scaled(states, states), scaled(others, states)
     for action in range(2):
@@ -95,44 +95,45 @@ def test_with_all_rows_as_centres_each_action_has_its_kernel_ridge_regression(le
         mean = targets[own].mean(axis=0)
         regression = by_all(rows[own], flat(targets[own] - mean), length, ridge)
         expected = mean + regression(asked).reshape(20, 3, 2)
-        found = values(fitter, others)[:, action]
-        np.testing.assert_allclose(found, expected * [7, 1], atol=1e-9)
+        found = values(q, others)[:, action]
+        np.testing.assert_allclose(found, expected, atol=rounding(q))
 
 
 @pytest.mark.parametrize(("length", "ridge"), [(1.0, 1e-2), (2.0, 0.1), (4.0, 1e-4), (4.0, 1.0)])
 def test_of_long_bumps_no_more_is_lost_than_what_cannot_be_told_apart(length, ridge):
     """Parts of 1e-7 of the kernel are left out, which are that / ridge of the targets at most."""
     states, targets = data(60)
-    fitter = fitted(KernelModel(60, (length,), (ridge,)), problem_of(states), targets)
+    q = fitted(KernelModel(60, (length,), (ridge,)), problem(states), targets)
     rows, mean = scaled(states, states), targets.mean(axis=0)
     expected = by_all(rows, flat(targets - mean), length, ridge)(rows)
-    lost = np.linalg.norm(flat(values(fitter, states)[:, 0] - mean) - expected, axis=0)
+    lost = np.linalg.norm(flat(values(q, states)[:, 0] - mean) - expected, axis=0)
     bound = 1e-7 * np.linalg.eigvalsh(kernel(rows, rows, length))[-1] / ridge
-    assert (lost <= bound * np.linalg.norm(flat(targets - mean), axis=0)).all()
+    rounded = np.sqrt(60) * rounding(q)
+    assert (lost <= bound * np.linalg.norm(flat(targets - mean), axis=0) + rounded).all()
 
 
 def test_with_all_rows_as_centres_values_are_what_scikit_learn_predicts():
     kernel_ridge = pytest.importorskip("sklearn.kernel_ridge")
     states, targets = data()
-    fitter = fitted(KernelModel(40, (0.4,), (0.05,)), problem_of(states), targets)
+    q = fitted(KernelModel(40, (0.4,), (0.05,)), problem(states), targets)
     reference = kernel_ridge.KernelRidge(alpha=0.05, kernel="rbf", gamma=1 / (2 * 0.4**2))
     mean, rows = targets.mean(axis=0), scaled(states, states)
     reference.fit(rows, flat(targets - mean))
     others = data(20, seed=1)[0]
     expected = mean + reference.predict(scaled(others, states)).reshape(20, 3, 2)
-    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-9)
+    np.testing.assert_allclose(values(q, others)[:, 0], expected, atol=rounding(q))
 
 
 def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
     states, targets = data(200)
-    fitter = fitted(FEW, problem_of(states), targets)
-    centres = fitter.result(0).centres[0]
+    q = fitted(FEW, problem(states), targets)
+    centres = q.centres[0, 0].numpy()
     rows, mean = scaled(states, states), targets.mean(axis=0)
     assert {tuple(c) for c in centres} <= {tuple(row) for row in rows}
     others = data(20, seed=1)[0]
     regression = by_centres(centres)(rows, flat(targets - mean), 0.8, 1e-2)
     expected = mean + regression(scaled(others, states)).reshape(20, 3, 2)
-    np.testing.assert_allclose(values(fitter, others)[:, 0], expected, atol=1e-8)
+    np.testing.assert_allclose(values(q, others)[:, 0], expected, atol=rounding(q))
 
 
 def test_bumps_fall_with_the_distance_to_a_centre():
@@ -182,12 +183,12 @@ def wavy(seed, n=30):
 
 def choice(model, states, targets):
     """The length and the ridge that a model takes, as seen by its values."""
-    taken = values(fitted(model, problem_of(states), targets), states)
+    taken = values(fitted(model, problem(states), targets), states)
     alike = []
     for length, ridge in product(model.lengths, model.ridges):
         single = KernelModel(model.centres, (length,), (ridge,))
-        found = values(fitted(single, problem_of(states), targets), states)
-        if abs(found - taken).max() < 1e-12:
+        found = values(fitted(single, problem(states), targets), states)
+        if (found == taken).all():
             alike.append((length, ridge))
     (pair,) = alike
     return pair
@@ -201,10 +202,10 @@ def test_what_a_row_would_be_given_by_the_others_follows_from_its_share_in_its_v
     states, targets = data(30)
     rows, columns = scaled(states, states), flat(targets)
     centres = rows[:n_centres]
-    root, sizes = (
-        found.numpy() for found in directions(torch.tensor(rows), torch.tensor(centres), 0.5)
-    )
-    features = kernel(rows, centres, 0.5) @ root
+    near = kernel(rows, centres, 0.5)
+    found = directions(torch.tensor(near.T @ near), torch.tensor(centres), 0.5)
+    root, sizes = (part.numpy() for part in found)
+    features = near @ root
     np.testing.assert_allclose(features.T @ features, np.diag(sizes), atol=1e-9)
     shares = (features / (sizes + ridge)) @ features.T  # of rows in the values of rows
     found = (columns - shares @ columns) / (1 - np.diag(shares))[:, None]
@@ -217,10 +218,33 @@ def test_what_a_row_would_be_given_by_the_others_follows_from_its_share_in_its_v
 def test_length_and_ridge_are_the_best_of_all_at_rows_that_are_left_out(n_centres, seed):
     states, targets = wavy(seed)
     model = KernelModel(n_centres, LENGTHS, RIDGES)
-    centres = fitted(model, problem_of(states), targets).result(0).centres[0]
+    centres = fitted(model, problem(states), targets).centres[0, 0].numpy()
     regression = by_all if n_centres == 30 else by_centres(centres)
     best = best_by_left_out(scaled(states, states), targets, regression)
     assert choice(model, states, targets) == best
+
+
+@pytest.mark.parametrize("n_numbers", [2, 10, 46, 100])
+def test_a_linear_target_is_found_however_many_numbers_a_state_has(n_numbers):
+    """On fresh states, R2 above 0.95 without noise."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=n_numbers)
+    states, fresh = rng.normal(size=(2, 2000, n_numbers)) * 10.0 ** rng.uniform(-2, 2, n_numbers)
+    scale = states.std(axis=0)
+    rewards, expected = (rows / scale @ weights for rows in (states, fresh))
+    done = np.ones(2000, bool)
+    log = TransitionBatch(states, np.zeros(2000, int), rewards, 0 * rewards, states, done)
+    config = BFTQConfig(gamma=0.9, n_budgets=2, ensemble=1)
+    found = BFTQ(config).fit(log, seed=0, device="cpu").q_function(fresh)[0][:, 0, 0]
+    assert 1 - np.square(found - expected).mean() / expected.var() > 0.95
+
+
+@pytest.mark.parametrize(("wave", "length"), [(0.2, 4.0), (8.0, 0.2)])
+def test_fast_waves_take_short_bumps_and_slow_ones_long(wave, length):
+    states = np.random.default_rng(0).normal(size=(1000, 1))
+    targets = np.repeat(np.sin(wave * states), 6, axis=1).reshape(1000, 3, 2)
+    q = fitted(KernelModel(lengths=(0.2, 0.9, 4.0)), problem(states), targets)
+    assert q.lengths.flatten().tolist() == [length]
 
 
 def test_these_choices_are_not_all_the_same():
@@ -237,53 +261,35 @@ def test_among_many_rows_some_judge_and_all_are_fitted(monkeypatch):
     states = rng.uniform(-3, 3, (3000, 1))
     targets = np.repeat(np.sin(4 * states), 6, axis=1).reshape(3000, 3, 2)
     targets[1500:] += 1
-    fitter = fitted(KernelModel(60, (0.2, 4.0), (1e-3, 10.0)), problem_of(states), targets)
-    assert fitter.result(0).lengths == [0.2]
+    q = fitted(KernelModel(60, (0.2, 4.0), (1e-3, 10.0)), problem(states), targets)
+    assert q.lengths.flatten().tolist() == [0.2]
     asked = np.linspace(-2.9, 2.9, 50)[:, None]
     expected = np.broadcast_to(np.sin(4 * asked)[:, :, None] + 0.5, (50, 3, 2))
-    np.testing.assert_allclose(values(fitter, asked)[:, 0], expected, atol=0.15)
+    np.testing.assert_allclose(values(q, asked)[:, 0], expected, atol=0.15)
 
 
-def test_rows_in_parts_are_fitted_and_valued_as_in_one_piece(monkeypatch):
-    states, targets = data(2500)
-    whole = values(fitted(FEW, problem_of(states), targets), states[:50])
-    sizes = []
-    monkeypatch.setattr("bmdp.models.kernel._CHUNK", 100)
+def test_rows_in_parts_are_valued_as_in_one_piece(monkeypatch):
+    states, targets = data(300)
+    q = fitted(FEW, problem(states), targets)
+    whole, sizes = values(q, states[:50]), []
+    monkeypatch.setattr("bmdp.models.kernel._BUMPS", 100)
     monkeypatch.setattr(
         "bmdp.models.kernel.bumps",
         lambda rows, *rest: sizes.append(len(rows)) or bumps(rows, *rest),
     )
-    parts = fitted(FEW, problem_of(states), targets)
-    assert sizes.count(8) > 300 * sizes.count(2500 - 312 * 8) > 0
-    sizes.clear()
-    np.testing.assert_allclose(values(parts, states[:50]), whole, atol=1e-9)
+    np.testing.assert_allclose(values(q, states[:50]), whole, atol=1e-6)
     assert sizes == [5] * 10  # as 12 centres and 2 * 3 values of a row are within 100
-
-
-def test_weights_in_single_precision_cost_no_more_than_their_rounding(monkeypatch):
-    monkeypatch.undo()
-    states, targets = data(200)
-    model = KernelModel(100, (0.4,), (1e-2,))
-    found = fitted(model, problem_of(states), targets).result(0)
-    assert found.weights.dtype == np.float32
-    centres = found.centres[0]
-    rows, mean = scaled(states, states), targets.mean(axis=0)
-    regression = by_centres(centres)(rows, flat(targets - mean), 0.4, 1e-2)
-    expected = mean + regression(rows).reshape(200, 3, 2)
-    rounding = np.finfo(np.float32).eps * np.abs(found.weights).sum(axis=1).max()
-    np.testing.assert_allclose(np.stack(found(states), axis=-1)[:, 0], expected, atol=rounding)
-    assert rounding < 1e-3
 
 
 @needs_gpu
 def test_a_gpu_fits_as_the_cpu_does():
     states, targets = data(3000)
-    problem = problem_of(states, np.arange(3000) % 2, 2)
+    given = problem(states, np.arange(3000) % 2, 2)
     model = KernelModel(50, (0.3, 0.6), (1e-2, 1.0))
-    here, there = fitter_of(model, problem), fitter_of(model, problem, "cuda")
-    for fitter in (here, there):
-        fitter.fit("iteration-0", torch.tensor(GRID), torch.tensor(targets))
-    assert there.grid(states).is_cuda
+    here, there = (prepared(model, given, device) for device in ("cpu", "cuda"))
+    for q in (here, there):
+        fit_once(q, given, targets)
+    assert there.weights.is_cuda
     np.testing.assert_allclose(values(there, states), values(here, states), atol=5e-4)
 
 
@@ -295,10 +301,10 @@ def test_a_fit_to_a_sum_is_the_sum_of_fits(model):
     states, one = data(100)
     other = data(100, seed=1)[1]
     a, b, both = (
-        values(fitted(model, problem_of(states), targets), states)
+        values(fitted(model, problem(states), targets), states)
         for targets in (one, other, 2 * one - other)
     )
-    np.testing.assert_allclose(both, 2 * a - b, atol=1e-9)
+    np.testing.assert_allclose(both, 2 * a - b, atol=2e-4)
 
 
 def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
@@ -307,11 +313,11 @@ def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
     states = rng.normal(size=(150, 2))
     base, slope = rng.normal(size=150), 1.5 + np.tanh(states[:, 0]) + rng.uniform(-0.3, 0.3, 150)
     q_r = base[:, None] + slope[:, None] * np.sqrt(GRID)
-    fitter = fitted(KernelModel(), problem_of(states), np.stack((q_r, q_r / 9), axis=-1))
-    found = values(fitter, rng.normal(size=(50, 2)))[:, 0]
+    q = fitted(KernelModel(), problem(states), np.stack((q_r, q_r / 9), axis=-1))
+    found = values(q, rng.normal(size=(50, 2)))[:, 0]
     rises = found[:, [1, 2]] - found[:, [0]]
-    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=1e-9)
-    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=1e-9)
+    np.testing.assert_allclose(rises[:, 0], rises[:, 1] * np.sqrt(0.5), atol=rounding(q))
+    np.testing.assert_allclose(found[..., 1], found[..., 0] / 9, atol=rounding(q))
     assert (rises > 0).all()
 
 
@@ -320,33 +326,33 @@ def test_budgets_are_fitted_alike_so_that_rising_and_concave_targets_stay_so():
 
 def test_an_action_that_never_occurs_has_the_mean_target_of_all():
     states, targets = data()
-    fitter = fitted(FEW, problem_of(states, np.arange(40) % 2 * 2, 4, reward_scale=3.0), targets)
-    found = values(fitter, data(10, seed=1)[0])
-    expected = np.broadcast_to(targets.mean(axis=0) * [3, 1], (10, 2, 3, 2))
-    np.testing.assert_allclose(found[:, [1, 3]], expected, rtol=1e-12)
+    q = fitted(FEW, problem(states, np.arange(40) % 2 * 2, 4), targets)
+    found = values(q, data(10, seed=1)[0])
+    expected = np.broadcast_to(targets.mean(axis=0), (10, 2, 3, 2))
+    np.testing.assert_allclose(found[:, [1, 3]], expected, rtol=1e-5)
     assert np.ptp(found[:, [0, 2]], axis=0).min() > 0.01
 
 
 def test_a_single_row_has_its_target_everywhere():
     states, targets = data(1)
-    found = values(fitted(KernelModel(), problem_of(states), targets), data(10, seed=1)[0])
+    found = values(fitted(KernelModel(), problem(states), targets), data(10, seed=1)[0])
     assert (found == targets[0]).all()
 
 
 def test_an_action_that_occurs_once_has_that_target_everywhere():
     states, targets = data()
-    fitter = fitted(KernelModel(), problem_of(states, np.eye(40, dtype=int)[7], 2), targets)
-    found = values(fitter, data(10, seed=1)[0])[:, 1]
+    q = fitted(KernelModel(), problem(states, np.eye(40, dtype=int)[7], 2), targets)
+    found = values(q, data(10, seed=1)[0])[:, 1]
     assert (found == targets[7]).all()
 
 
 def test_far_from_all_rows_the_value_is_the_mean_target_of_the_action():
     states, targets = data()
     actions = np.arange(40) % 2
-    fitter = fitted(FEW, problem_of(states, actions, 2), targets)
-    far = values(fitter, np.array([[1e4, -1e4]]))[0]
+    q = fitted(FEW, problem(states, actions, 2), targets)
+    far = values(q, np.array([[1e4, -1e4]]))[0]
     expected = np.stack([targets[actions == a].mean(axis=0) for a in range(2)])
-    np.testing.assert_allclose(far, expected, rtol=1e-12)
+    np.testing.assert_allclose(far, expected, rtol=1e-5)
 
 
 def test_rows_that_repeat_a_state_count_as_often_as_they_do():
@@ -355,30 +361,30 @@ def test_rows_that_repeat_a_state_count_as_often_as_they_do():
     counts = np.arange(30) % 3 + 1
     rows = np.repeat(np.arange(30), counts)
     repeated = data(len(rows), seed=1)[1]
-    fitter = fitted(KernelModel(100, (0.5,), (0.1,)), problem_of(states[rows]), repeated)
-    assert (fitter.result(0).weights[0, 30:] == 0).all()
+    q = fitted(KernelModel(100, (0.5,), (0.1,)), problem(states[rows]), repeated)
+    assert q.centres.shape[2] == 30
     unique = scaled(states, states[rows])
     mean = repeated.mean(axis=0)
     means = np.stack([repeated[rows == i].mean(axis=0) for i in range(30)]) - mean
     own = kernel(unique, unique, 0.5)
     weights = np.linalg.solve(own + 0.1 * np.diag(1 / counts), means.reshape(30, -1))
     expected = mean + (own @ weights).reshape(30, 3, 2)
-    np.testing.assert_allclose(values(fitter, states)[:, 0], expected, atol=1e-7)
+    np.testing.assert_allclose(values(q, states)[:, 0], expected, atol=rounding(q))
 
 
 def test_states_that_never_change_have_the_mean_target():
     targets = data()[1]
     states = np.full((40, 2), 3.3)
-    found = values(fitted(KernelModel(), problem_of(states), targets), states[:2])[:, 0]
-    np.testing.assert_allclose(found, np.broadcast_to(targets.mean(axis=0), (2, 3, 2)), atol=1e-12)
+    found = values(fitted(KernelModel(), problem(states), targets), states[:2])[:, 0]
+    np.testing.assert_allclose(found, np.broadcast_to(targets.mean(axis=0), (2, 3, 2)), atol=1e-6)
 
 
 def test_a_number_that_never_changes_is_as_if_it_were_not_there():
     states, targets = data()
     wide = np.column_stack([states, np.full(40, 0.1)])
-    with_it = values(fitted(FEW, problem_of(wide), targets), wide)
-    without = values(fitted(FEW, problem_of(states), targets), states)
-    np.testing.assert_allclose(with_it, without, atol=1e-9)
+    with_it = values(fitted(FEW, problem(wide), targets), wide)
+    without = values(fitted(FEW, problem(states), targets), states)
+    np.testing.assert_allclose(with_it, without, atol=1e-4)
 
 
 def test_targets_that_never_change_are_met_and_leave_the_choice_to_the_others():
@@ -387,8 +393,8 @@ def test_targets_that_never_change_are_met_and_leave_the_choice_to_the_others():
     targets[..., 0] = np.float32(0.1)
     best = best_by_left_out(scaled(states, states), targets[..., 1:], by_all)
     assert choice(KernelModel(30, LENGTHS, RIDGES), states, targets) == best != chosen
-    found = values(fitted(KernelModel(), problem_of(states), targets), data(9, n_numbers=1)[0])
-    np.testing.assert_allclose(found[..., 0], np.float32(0.1), rtol=1e-12)
+    found = values(fitted(KernelModel(), problem(states), targets), data(9, n_numbers=1)[0])
+    np.testing.assert_allclose(found[..., 0], np.float32(0.1), rtol=1e-6)
 
 
 # Centres
@@ -421,43 +427,31 @@ def test_there_are_no_more_centres_than_different_rows():
 
 def test_centres_are_drawn_by_seed_and_kept_from_fit_to_fit():
     states, targets = data(200)
-    fitter = fitted(FEW, problem_of(states), targets)
-    first = fitter.result(0).centres
-    fitter.fit("iteration-1", torch.tensor(GRID), torch.tensor(targets + 1))
-    assert (fitter.result(0).centres == first).all()
-    others = [fitted(FEW, problem_of(states, seed=s), targets).result(0).centres for s in (0, 1)]
+    q = fitted(FEW, problem(states), targets)
+    first = q.centres.clone()
+    fit_once(q, problem(states), targets + 1)
+    assert (q.centres == first).all()
+    others = [fitted(FEW, problem(states, seed=s), targets).centres for s in (0, 1)]
     assert (others[0] == first).all()
     assert (others[1] != first).any()
 
 
-# What is kept
-
-
-def test_a_result_stays_as_it_was_when_its_fitter_goes_on():
-    states, targets = data()
-    fitter = fitted(FEW, problem_of(states), targets)
-    result, kept = fitter.result(0), fitter.arrays()
-    before = np.stack(result(states))
-    copies = {name: array.copy() for name, array in kept.items()}
-    fitter.fit("iteration-1", torch.tensor(GRID), torch.tensor(-targets))
-    assert (np.stack(result(states)) == before).all()
-    assert all((kept[name] == copies[name]).all() for name in kept)
-    assert (values(fitter, states) != np.moveaxis(before, 0, -1)).any()
+# Settings
 
 
 @pytest.mark.parametrize("model", [KernelModel(), KernelModel(5, [0.5], [1, 2.5])])
 def test_settings_come_back_from_a_file_as_they_were(model):
-    spec = DataSpec(BFTQConfig(gamma=0.5, model=model, stages="shared"))
-    back = from_json(json.loads(json.dumps(to_json(spec))), DataSpec)
+    spec = TrainingSpec(None, BFTQConfig(gamma=0.5, model=model), None)
+    back = from_json(json.loads(json.dumps(to_json(spec))))
     assert back == spec
     assert isinstance(back.learner.model.lengths, tuple)
 
 
 def test_a_setting_is_changed_by_name():
-    spec = with_setting(with_setting(SPEC, "learner.model=KernelModel"), "learner.stages=shared")
+    spec = with_setting(with_setting(SPEC, "learner.model=KernelModel"), "learner.gamma=0.5")
     spec = with_setting(spec, "learner.model.lengths=[0.5, 1]")
     assert spec.learner.model == KernelModel(lengths=(0.5, 1.0))
-    assert spec.learner.stages == "shared"
+    assert spec.learner.gamma == 0.5
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,11 @@ from glob import glob
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import bmdp
 from bmdp.exact import textbook
 from pages.rules import require
-
-WRITERS = {
-    ".parquet": bmdp.TransitionBatch.to_parquet,
-    ".npz": bmdp.TransitionBatch.to_npz,
-    ".h5": bmdp.TransitionBatch.to_hdf5,
-    ".hdf5": bmdp.TransitionBatch.to_hdf5,
-}
 
 
 def make_input(word, page, *, is_model):
@@ -48,9 +42,9 @@ def make_input(word, page, *, is_model):
 
 
 def ferry_log(n_days=100):
-    """The ferry of the pages: waits, leaves soon or at once; nobody ever stayed (action 3)."""
+    """The ferry of the pages: waits, leaves soon or at once; nobody ever stayed (action 2)."""
     rng, n_rows = np.random.default_rng(0), 3 * n_days
-    step, action = np.arange(n_rows) % 3, rng.integers(3, size=n_rows)
+    step, action = np.arange(n_rows) % 3, rng.choice([0, 1, 3], size=n_rows)
     return bmdp.TransitionBatch(
         state=step,
         action=action,
@@ -61,8 +55,22 @@ def ferry_log(n_days=100):
         episode=np.arange(n_rows) // 3,
         step=step,
         probability=np.full(n_rows, 1 / 3),
-        n_actions=4,
     )
+
+
+def _write_as_users_do(batch, path):
+    """Without episodes, steps and next states, which follow from the order of rows."""
+    names = ("action", "reward", "cost", "terminal", "probability")
+    columns = {name: getattr(batch, name) for name in names}
+    pd.DataFrame({"state": batch.state[:, 0], **columns}).to_parquet(path)
+
+
+WRITERS = {
+    ".parquet": _write_as_users_do,
+    ".npz": bmdp.TransitionBatch.to_npz,
+    ".h5": bmdp.TransitionBatch.to_hdf5,
+    ".hdf5": bmdp.TransitionBatch.to_hdf5,
+}
 
 
 def _write_module(path, name, env_id, page):

@@ -24,7 +24,6 @@ PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+")
 REQUIREMENT = re.compile(r"([\w.-]+?)(?:\[([\w,-]+)\])?(?:[<>=~!].*)?")
 
 SMALL_RUN = {"--preset": "smoke", "--seeds": "0:1", "--device": "cpu"}
-SMALL_LEARNER = ("learner.iterations=2", "learner.regression.steps=3")
 SMALL_EXPLORATION = ("exploration.rounds=2", "exploration.decay=0.05")
 N_EXPLORED, N_PLAYED = 20, 50  # episodes in all, and at each budget
 
@@ -86,7 +85,7 @@ def check_experiment(values):
 def small(verb, words):
     """The same command with less work.
 
-    `run`: the smallest preset and one seed. `train`: few episodes, rounds, iterations and steps.
+    `run`: the smallest preset and one seed. `train`: few episodes and rounds.
     `evaluate`: few episodes. Wherever a device or a number of workers is given: the CPU, and one.
     """
     words = list(words)
@@ -94,12 +93,9 @@ def small(verb, words):
         for option, value in SMALL_RUN.items():
             words = with_option(words, option, value)
         return words
-    if verb == "train" and "--resume" not in words:
-        settings = SMALL_LEARNER
-        if "--data" not in words:
-            settings = (*SMALL_LEARNER, *SMALL_EXPLORATION)
-            words = with_option(words, "--episodes", str(N_EXPLORED))
-        words += [f"--set={setting}" for setting in settings]
+    if verb == "train" and "--resume" not in words and "--data" not in words:
+        words = with_option(words, "--episodes", str(N_EXPLORED))
+        words += [f"--set={setting}" for setting in SMALL_EXPLORATION]
     if verb == "evaluate":
         words = with_option(words, "--episodes", str(N_PLAYED))
     for option, value in (("--device", "cpu"), ("--workers", "1")):

@@ -2,8 +2,8 @@
 
 Files that are read, and that no command has written, are made (`pages.inputs`); folders that a page
 writes twice are written anew. Where a page shows what is printed, it must be printed: line by line,
-with `...` for any lines, and with any numbers if the command was made small. Where it shows `^C`,
-the command is interrupted.
+with `...` for any lines, and with any numbers if the command was made small or learns from a log.
+Where it shows `^C`, the command is interrupted.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import functools
 import io
 import re
 import shlex
+import sys
 import traceback
 from glob import glob
 from pathlib import Path
@@ -20,9 +21,11 @@ from pathlib import Path
 import gymnasium
 
 import commands
+from bmdp import storage
 from bmdp.cli.progress import TrainingProgress
 from bmdp.cli.run_progress import RunProgress
 from bmdp.cli.train import INTERRUPTED
+from bmdp.models.regressor import REGRESSORS
 from pages.inputs import make_input
 from pages.reading import ROOT, PageError, read_page
 from pages.rules import (
@@ -50,13 +53,25 @@ def follow_page(path, folder, patches):
     Raises:
         PageError: at the first that fails.
     """
-    registered = set(gymnasium.registry)
-    try:
+    with _as_before():
         reader = Reader(folder, patches, path.read_text())
         return reader.follow(read_page(path))
+
+
+@contextlib.contextmanager
+def _as_before():
+    """Forgets the environments, regressors and modules that a page has brought."""
+    registers = [gymnasium.registry, REGRESSORS, storage._KINDS]
+    before, modules = [dict(register) for register in registers], set(sys.modules)
+    try:
+        yield
     finally:
-        for name in set(gymnasium.registry) - registered:
-            del gymnasium.registry[name]
+        for register, known in zip(registers, before, strict=True):
+            register.clear()
+            register.update(known)
+        examples = {path.stem for path in (ROOT / "examples").glob("*.py")}
+        for name in examples & (set(sys.modules) - modules):
+            del sys.modules[name]
 
 
 class Reader:
@@ -70,7 +85,7 @@ class Reader:
 
     def __init__(self, folder, patches, page=""):
         self.patches, self.page = patches, page
-        self.names = {"__name__": "__main__"}
+        self.names, self.regressors = {"__name__": "__main__"}, set(REGRESSORS)
         patches.chdir(folder)
         patches.syspath_prepend(str(folder))
         make_small(patches)
@@ -103,8 +118,10 @@ class Reader:
         return any(ran)
 
     def _command(self, snippet, words):
-        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]  # a variable
+        while words and (variable := re.fullmatch(r"([A-Z_]+)=(.*)", words[0])):
+            if variable[1] == "PYTHONPATH":
+                self.patches.syspath_prepend(str(ROOT / variable[2]))
+            words = words[1:]
         require(words, "there is no command.")
         program, *rest = words
         for word in rest:
@@ -159,6 +176,8 @@ class Reader:
         shown = [line.removeprefix("^C") for line in snippet.shown]
         stops = shown != list(snippet.shown)
         with self.patches.context() as patches:
+            for name in set(REGRESSORS) - self.regressors:  # another process does not know them
+                patches.delitem(REGRESSORS, name)
             if stops:
                 patches.setattr(TrainingProgress, "__call__", _interrupt)
                 patches.setattr(RunProgress, "show", _interrupt)
@@ -167,7 +186,7 @@ class Reader:
         wanted = INTERRUPTED if stops else 0
         require(result.exit_code == wanted, f"it ended with {result.exit_code}; {told}")
         require(result.output.strip(), f"it printed nothing; {told}")
-        as_written = written in (None, words)
+        as_written = written in (None, words) and words[0] != "train"
         printed = {_plain(line, as_written) for line in result.output.splitlines()}
         for line in map(_with_small_command, shown):
             is_there = line.strip() == "..." or _plain(line, as_written) in printed

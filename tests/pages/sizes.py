@@ -1,4 +1,7 @@
-"""What makes work small that is asked for in Python; that of commands is in `pages.rules`."""
+"""What makes work small: episodes that are asked for in Python, and all that is learned.
+
+Episodes that commands ask for are in `pages.rules`.
+"""
 
 import argparse
 import functools
@@ -9,7 +12,9 @@ import bmdp
 import bmdp.learn
 from bmdp.envs import corridors, slot_filling
 from bmdp.experiments.running import runner, spec
+from bmdp.learn.fit import Iterations
 from bmdp.learn.runs import discard
+from bmdp.models import networks
 from pages.rules import N_EXPLORED, N_PLAYED, SMALL_RUN
 from tiny_experiments import run_inline
 
@@ -40,8 +45,8 @@ def make_small(patches):
             patches.setattr(module, name, change(getattr(module, name)))
 
     patches.setattr(runner, "run_here", run_inline)
-    for name in ("BFTQConfig", "FTQConfig"):
-        patch(name, lambda real: lambda **given: _learner(real(**given)), bmdp, bmdp.learn)
+    patch("most", lambda real: lambda schedule, gamma: min(real(schedule, gamma), 2), Iterations)
+    patch("descend", lambda real: functools.partial(_few_steps, real), networks)
     patch("preset", lambda real: lambda name: _training(real(name)), bmdp, bmdp.learn)
     for name in ("train", "train_from_data"):
         patch(name, lambda real: functools.partial(_anew, real), bmdp.learn)
@@ -53,16 +58,16 @@ def make_small(patches):
         patches.setattr(module, "true_frontier", lambda task=None, coarse=coarse, **_: coarse(task))
 
 
-def _learner(config):
-    regression = replace(config.regression, steps=min(config.regression.steps, 3))
-    return replace(config, iterations=min(config.iterations, 2), regression=regression)
+def _few_steps(real, stack, samples, settings, *others):
+    """Takes a few steps of gradient descent."""
+    return real(stack, samples, replace(settings, steps=min(settings.steps, 3)), *others)
 
 
 def _training(given):
     how = given.exploration
     n_episodes = min(how.episodes, N_EXPLORED // 2)
     how = replace(how, rounds=min(how.rounds, 2), episodes=n_episodes)
-    return replace(given, learner=_learner(given.learner), exploration=how)
+    return replace(given, exploration=how)
 
 
 def _anew(real, *given, **others):

@@ -3,9 +3,9 @@ import pytest
 from scipy import stats
 
 import bmdp
-from bmdp import BudgetError, BudgetStatus, ConfigError, DataError, EpisodeStreams, PolicyError
+from bmdp import BudgetError, BudgetStatus, ConfigError, DataError, EpisodeStreams
 from bmdp.frontier import hull_mixture
-from bmdp.policies import HullPolicy, Portfolio, RandomBudgetedPolicy, StagedPolicy, TabularQ
+from bmdp.policies import HullPolicy, Portfolio, RandomBudgetedPolicy, TabularQ
 
 INFEASIBLE, TIGHT, SLACK = BudgetStatus
 N = 20_000
@@ -172,7 +172,9 @@ def test_ended_episodes_are_not_started_again_by_a_move():
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_member_that_takes_over_in_the_middle_goes_on_at_that_step(nested):
-    clock = StagedPolicy(tuple(map(always, range(4))))  # plays action t at step t
+    tables = [always(action).q_function for action in range(4)]
+    steps = TabularQ(np.stack([q.q_r for q in tables]), np.stack([q.q_c for q in tables]))
+    clock = HullPolicy(steps, GRID)  # plays action t at step t
     member = Portfolio.coin(always(4), clock, 0.2, 1.0) if nested else clock
     tracker = Portfolio.coin(always(4), member, 0.2, 1.0).start(STATES[:5], 0.0, new_streams(5))
     seen = []
@@ -186,16 +188,6 @@ def test_a_member_that_takes_over_in_the_middle_goes_on_at_that_step(nested):
 
 def new_streams(n):
     return EpisodeStreams.named(0, "test", range(n))
-
-
-def test_a_tracker_is_told_its_step_once_and_before_it_decides():
-    tracker = always(0).start(STATES[:5], 0.5, new_streams(5))
-    with pytest.raises(ConfigError, match="step must be a whole number from 0 on; got -1"):
-        tracker.begin_at(-1)
-    tracker.begin_at(3)
-    tracker.decide(STATES[:5])
-    with pytest.raises(PolicyError, match="begin_at must be called once, before the first"):
-        tracker.begin_at(4)
 
 
 class Plain:
@@ -247,9 +239,8 @@ def test_a_policy_of_several_members_is_stored_once(tmp_path):
     assert len(coin.policies) == 1
     assert coin.budgets.tolist() == [0.0, 1.0]  # the policy takes none below 0
     coin.save(tmp_path / "coin")
-    parts = [p.name for p in (tmp_path / "coin").iterdir() if p.is_dir()]
-    assert parts == ["policies.0"]
     loaded = bmdp.load_policy(tmp_path / "coin")
+    assert len(loaded.policies) == 1
     one, other = (start(policy, 0.3).decide(STATES) for policy in (coin, loaded))
     assert (one.action == other.action).all()
 

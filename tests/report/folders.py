@@ -27,7 +27,7 @@ def finish(folder, seconds=1.5):
 
 def spec(folder, experiment, seeds=(0, 1), **changes):
     header = {
-        "schema": 1,
+        "schema": 2,
         "kind": "experiment",
         "experiment": experiment,
         "preset": "smoke",

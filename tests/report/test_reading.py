@@ -34,6 +34,17 @@ def test_all_that_a_folder_has_is_read(folder):
     assert found.seconds == 5 * 1.5
 
 
+def test_results_of_the_version_before_are_read(folder):
+    now = read_results(folder, *PARTS)
+    header = json.loads((folder / "spec.json").read_text())
+    (folder / "spec.json").write_text(json.dumps(header | {"schema": 1}))
+    before = read_results(folder, *PARTS)
+    assert before.notes == ()
+    assert [(one.part, one.seed, set(one.pieces)) for one in before.parts] == [
+        (one.part, one.seed, set(one.pieces)) for one in now.parts
+    ]
+
+
 def test_a_record_that_a_kill_cut_off_is_left_out(folder):
     assert [r["round"] for r in read_results(folder).records()[0]] == [0, 1]
 
@@ -156,7 +167,7 @@ def test_a_folder_of_experiments_gives_those_that_are_there(tmp_path):
         ('{"schema": 1, "kind": "exploration"}', "is a training run"),
         ('{"schema": 1, "kind": "data"}', "`bmdp evaluate"),
         ('{"schema": 1, "kind": "other"}', "is not of an experiment"),
-        ('{"schema": 2, "kind": "experiment"}', "newer"),
+        ('{"schema": 3, "kind": "experiment"}', "newer"),
         ('{"schema": 1, "kind": "experiment", "experiment": "theory"}', "'seeds'"),
         ('{"schema": 1, "kind": "experiment", "experiment": 3, "seeds": [0]}', "'experiment'"),
         ('{"schema": 1, "kind": "experiment", "experiment": "theory", "seeds": ["0"]}', "'seeds'"),
@@ -176,6 +187,6 @@ def test_other_folders_say_that_they_are_no_experiment(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="is a file"):
         experiment_folders(tmp_path / "file")
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "policy.json").write_text("{}")
     with pytest.raises(StoreError, match="is a policy"):
         experiment_folders(tmp_path)

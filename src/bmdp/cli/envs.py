@@ -21,12 +21,19 @@ def envs(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
+    console, columns = Console(), [column for column in rows[0] if column != "actions"]
     table = Table()
-    for column in rows[0]:
-        table.add_column(column, no_wrap=column != "actions")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*(", ".join(v) if isinstance(v, list) else str(v) for v in row.values()))
-    Console().print(table)
+        table.add_row(*map(_told, (row[column] for column in columns)))
+    console.print(table)
+    for row in rows:  # beneath, as in a column they would be squeezed in a narrow terminal
+        console.print(f"actions of {row['name']}: {_told(row['actions'])}", highlight=False)
+
+
+def _told(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _row(name: str, env_id: str) -> dict[str, Any]:

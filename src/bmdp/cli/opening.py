@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.errors import ConfigError
 from bmdp.policies import BudgetedPolicy, load_policy
+from bmdp.storage import SPEC
 
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a training run, or of a policy.")
@@ -39,22 +40,25 @@ def open_run(run: Path, env: str | None, settings: Sequence[str]) -> Opened:
         StoreError: if the folder holds no policy.
         ConfigError: if no environment is known, or it does not take its settings.
     """
-    from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
     from bmdp.learn.learners import FTQConfig
-    from bmdp.learn.runs import RunFolder
-    from bmdp.learn.runs import spec_of
-    from bmdp.learn.spec import with_setting
+    from bmdp.learn.runs import RunFolder, spec_of
+    from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec, with_setting
 
     policy = load_policy(run)
-    own = spec_of(RunFolder(run)) if (run / "spec.json").exists() else None
     if env is not None:
         spec = TrainingSpec(EnvConfig(env), FTQConfig(gamma=1.0), Exploration())
-    elif isinstance(own, TrainingSpec):
-        spec = own
+    elif (run / SPEC).exists():
+        spec = spec_of(RunFolder(run))
     else:
-        raise ConfigError(f"{run} does not name an environment: give --env ENV.")
+        raise _nameless(run)
     for text in settings:
         if not text.startswith("env."):
             raise ConfigError(f"--set is for the environment here, env.a=b; got '{text}'.")
         spec = with_setting(spec, text)
+    if spec.env is None:
+        raise _nameless(run)
     return Opened(policy, spec.env.spec())
+
+
+def _nameless(run: Path) -> ConfigError:
+    return ConfigError(f"{run} does not name an environment: give --env ENV.")

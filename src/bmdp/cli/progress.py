@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from bmdp.experiments.running.pace import all_work, work_done
 
-Record = dict[str, Any]
+if TYPE_CHECKING:
+    from bmdp.learn.explore import RunRecord
+    from bmdp.learn.fit import Record
 
 _SILENCE = 30.0  # seconds of iterations after which there is a line, whichever they are
 
@@ -21,9 +23,8 @@ class TrainingProgress:
     """Shows records as they come."""
 
     def __init__(self, n_rounds: int, n_iterations: int) -> None:
-        """Of a run of so many rounds and iterations, at most."""
+        """Of a run of so many rounds, and iterations at most, unless it goes by steps."""
         self.n_rounds, self.n_iterations = n_rounds, n_iterations
-        self._work = all_work(n_rounds, n_iterations)
         self._console = Console(stderr=True, soft_wrap=True)
         self._begin = time.monotonic()
         self._first: float | None = None  # work done before the first record
@@ -41,26 +42,37 @@ class TrainingProgress:
             self._bar = progress, progress.add_task("starting", total=self._work)
             yield self
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: RunRecord) -> None:
         """Takes a record."""
+        iteration = _iteration(record)
+        if iteration is not None and iteration.step is not None:  # from the last to the first
+            self.n_iterations = iteration.iteration + iteration.step + 1
         if self._bar is None:
             self._print(record)
             return
         progress, bar = self._bar
-        done = work_done(record, self.n_rounds, self.n_iterations)
-        text = f"round {record['round'] + 1}/{self.n_rounds}  {_told(record, self.n_iterations)}"
-        progress.update(bar, completed=done, description=f"{text}  {self._left(done, record)}")
+        row = {"kind": record.kind, **record.as_dict()}
+        done = work_done(row, self.n_rounds, self.n_iterations)
+        text = f"round {record.round + 1}/{self.n_rounds}  {_told(record, self.n_iterations)}"
+        text = f"{text}  {self._left(done)}"
+        progress.update(bar, completed=done, total=self._work, description=text)
 
-    def _print(self, record: Record) -> None:
+    @property
+    def _work(self) -> float:
+        """All of it, as far as is known."""
+        return all_work(self.n_rounds, self.n_iterations)
+
+    def _print(self, record: RunRecord) -> None:
         """A line for each collection and for the iterations of a round, or of some time."""
-        name = f"round {record['round'] + 1}/{self.n_rounds}"
-        self._seconds += record["seconds"]
-        if record["kind"] != "iteration" or record["is_last"] or self._seconds >= _SILENCE:
+        name = f"round {record.round + 1}/{self.n_rounds}"
+        iteration = _iteration(record)
+        self._seconds += record.as_dict()["seconds"]
+        if iteration is None or iteration.is_last or self._seconds >= _SILENCE:
             told = f"{name}: {_told(record, self.n_iterations)}, {self._seconds:.1f} s"
             self._console.print(told, highlight=False)
             self._seconds = 0.0
 
-    def _left(self, done: float, record: Record) -> str:
+    def _left(self, done: float) -> str:
         """How long it will take, going by how long it took."""
         if self._first is None:
             self._first = done
@@ -83,17 +95,26 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _told(record: Record, n_iterations: int) -> str:
+def _iteration(record: RunRecord) -> Record | None:
+    """How an iteration went, if that is what a record tells."""
+    from bmdp.learn.explore import RoundRecord  # torch takes long to import
+
+    return record.of if isinstance(record, RoundRecord) else None
+
+
+def _told(record: RunRecord, n_iterations: int) -> str:
     """A record in a few words."""
-    if record["kind"] == "collection":
+    from bmdp.learn.explore import CollectionRecord, RoundRecord
+
+    if isinstance(record, CollectionRecord):
         return (
-            f"{record['transitions']:,} transitions, reward {record['reward']:.3g} "
-            f"and cost {record['cost']:.3g} an episode"
+            f"{record.transitions:,} transitions, reward {record.reward:.3g} "
+            f"and cost {record.cost:.3g} an episode"
         )
-    if record["kind"] == "prediction":
-        return f"prediction from {record['n_episodes']:,} held-out episodes"
-    loss = record.get("last_loss", record["delta"])
-    return f"iteration {record['iteration'] + 1}/{n_iterations}, loss {loss:.3g}"
+    if isinstance(record, RoundRecord):
+        loss = record.of.delta if record.of.last_loss is None else record.of.last_loss
+        return f"iteration {record.of.iteration + 1}/{n_iterations}, loss {loss:.3g}"
+    return f"prediction from {record.n_episodes:,} held-out episodes"
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from bmdp.cli.values import AsJson, parse_range
 from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
-    from bmdp.learn.spec import DataSpec, TrainingSpec
+    from bmdp.learn.learners import Learner
     from bmdp.learn.runs import RunFolder
+    from bmdp.learn.spec import TrainingSpec
 
 INTERRUPTED = 130  # exit code of Ctrl-C
 NO_PREDICTION = (
@@ -118,8 +119,7 @@ def _train(env: str, wishes: Wishes, out: Path, force: bool, how: dict[str, Any]
 
     spec = _spec(env, wishes)
     _make_room(out, force)
-    n_rounds, learner = spec.exploration.rounds, spec.learner
-    with _watched(out, TrainingProgress(n_rounds, learner.iterations)) as on_record:
+    with _watched(out, _progress(spec)) as on_record:
         runs.train(spec, out, on_record=on_record, **how)
 
 
@@ -129,32 +129,43 @@ def _train_from_data(
     """Learns from logged transitions."""
     from bmdp.data import load_batches
     from bmdp.learn import runs
-    from bmdp.learn.runs import data_notes
     from bmdp.learn.evaluation import split_episodes
 
     spec = _data_spec(wishes)
     batch = load_batches(files)
     parts = split_episodes(batch, spec.held_out, seed=how["seed"], number=0)
-    for note in data_notes(parts.learned, spec.learner):
+    for note in runs.data_notes(parts.learned, spec.learner):
         typer.echo(f"note: {note}", err=True)
     _make_room(out, force)
     how = {**how, "held_out": spec.held_out, "files": files}
-    with _watched(out, TrainingProgress(1, spec.learner.iterations)) as on_record:
+    with _watched(out, _progress(spec)) as on_record:
         runs.train_from_data(batch, spec.learner, out, on_record=on_record, **how)
 
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
-    from bmdp.learn import TrainingSpec, runs
-    from bmdp.learn.runs import RunFolder
+    from bmdp.learn import runs
 
-    folder = RunFolder(run)
+    folder = runs.RunFolder(run)
     if folder.is_done:
         typer.echo(f"{run} is finished.", err=True)
-    spec = runs.spec_of(folder)
-    n_rounds = spec.exploration.rounds if isinstance(spec, TrainingSpec) else 1
-    progress = TrainingProgress(n_rounds, spec.learner.iterations)
-    with _watched(run, progress) as on_record:
+    with _watched(run, _progress(runs.spec_of(folder))) as on_record:
         runs.resume(run, workers=workers, device=device, on_record=on_record)
+
+
+def _progress(spec: TrainingSpec) -> TrainingProgress:
+    """How far the run of some settings is."""
+    n_rounds = 1 if spec.exploration is None else spec.exploration.rounds
+    return TrainingProgress(n_rounds, _most_iterations(spec.learner))
+
+
+def _most_iterations(learner: Learner) -> int:
+    """Of a round, at most; a run that goes by steps says with its first record how many it has."""
+    from bmdp.learn.fit import Backward, Iterations
+
+    is_backward = isinstance(learner.schedule, Backward)
+    schedule = Iterations() if is_backward or learner.schedule is None else learner.schedule
+    assert isinstance(schedule, Iterations)
+    return schedule.most(max(learner.gamma, learner.cost_gamma or 0.0))
 
 
 def _make_room(out: Path, force: bool) -> None:
@@ -179,14 +190,14 @@ def _watched(run: Path, progress: TrainingProgress) -> Iterator[Callable[[Any], 
 
 def _spec(env: str, wishes: Wishes) -> TrainingSpec:
     """What to learn in an environment."""
-    from bmdp.learn.spec import EnvConfig
     from bmdp.learn.presets import preset
-    from bmdp.learn.spec import with_setting
+    from bmdp.learn.spec import EnvConfig, with_setting
 
     short = {env_id: name for name, env_id in ENV_IDS.items()}.get(env, env)
     if wishes.preset is not None:
         spec = preset(wishes.preset)
-        spec = spec if spec.env.id == short else replace(spec, env=EnvConfig(env))
+        is_of_env = spec.env is not None and spec.env.id == short
+        spec = spec if is_of_env else replace(spec, env=EnvConfig(env))
     else:
         spec = preset(short) if short in ENV_IDS else _default_spec(env)
     for text in (*_shortcuts(wishes), *wishes.settings):
@@ -197,29 +208,28 @@ def _spec(env: str, wishes: Wishes) -> TrainingSpec:
 def _default_spec(env: str) -> TrainingSpec:
     """For an environment that is not ours, which may say what it is like."""
     from bmdp.envs.slots import find_spec, open_slots
-    from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
     from bmdp.learn.learners import BFTQConfig
+    from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
 
     slots = open_slots(find_spec(env))
     slots.close()
     return TrainingSpec(EnvConfig(env), BFTQConfig(gamma=slots.facts.gamma), Exploration())
 
 
-def _data_spec(wishes: Wishes) -> DataSpec:
+def _data_spec(wishes: Wishes) -> TrainingSpec:
     """What to learn from a log."""
-    from bmdp.learn.spec import DataSpec
     from bmdp.learn.learners import BFTQConfig
     from bmdp.learn.presets import preset
-    from bmdp.learn.spec import with_setting
+    from bmdp.learn.spec import TrainingSpec, with_setting
 
     if wishes.episodes is not None:
         raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
     if wishes.preset is not None:
-        spec = DataSpec(preset(wishes.preset).learner)
+        spec = TrainingSpec(None, preset(wishes.preset).learner, None)
     elif wishes.gamma is None:
         raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
     else:
-        spec = DataSpec(BFTQConfig(gamma=wishes.gamma))
+        spec = TrainingSpec(None, BFTQConfig(gamma=wishes.gamma), None)
     for text in (*_shortcuts(wishes), *wishes.settings):
         spec = with_setting(spec, text)
     return spec
@@ -235,6 +245,7 @@ def _shortcuts(wishes: Wishes) -> Iterator[str]:
 
 def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
     """So many episodes in all, or a few more where rounds do not divide them."""
+    assert spec.exploration is not None
     n_rounds = min(spec.exploration.rounds, n_episodes)
     each = -(-n_episodes // n_rounds)
     if each * n_rounds != n_episodes:
@@ -249,6 +260,7 @@ def _tell(run: Path, seconds: float, as_json: bool) -> None:
     from bmdp.learn.runs import RunFolder
 
     folder = RunFolder(run)
+    _warn_if_unsettled(folder)
     predicted = folder.prediction()
     if predicted is None:
         typer.echo(f"note: {NO_PREDICTION}; --set held_out=0.2 holds some out", err=True)
@@ -258,6 +270,20 @@ def _tell(run: Path, seconds: float, as_json: bool) -> None:
     typer.echo(f"policy: {run / 'policy'}")
     if predicted is not None:
         _print_prediction(predicted)
+
+
+def _warn_if_unsettled(folder: RunFolder) -> None:
+    """Says that the values of the last round may still change, if they may."""
+    rows = [row for row in folder.records() if row["kind"] == "iteration"]
+    if not rows or rows[-1]["has_settled"] is not False:
+        return
+    n_done, change = rows[-1]["iteration"] + 1, rows[-1]["change"]
+    by = "" if change is None else f" by {100 * change:{',.0f' if change > 0.1 else '.2g'}} %"
+    typer.echo(
+        f"note: values have not settled after {n_done} iterations; they may still change{by}: give "
+        f"more by --set learner.schedule=Iterations --set learner.schedule.n={4 * n_done}",
+        err=True,
+    )
 
 
 def _found(folder: RunFolder, predicted: dict[str, Any] | None, seconds: float) -> dict[str, Any]:

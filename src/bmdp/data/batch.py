@@ -29,6 +29,7 @@ from bmdp.data.npz import npz_table, write_npz
 from bmdp.data.parquet import parquet_table, write_parquet
 from bmdp.data.stores import AnyPath
 from bmdp.data.summary import BatchSummary, summarised
+from bmdp.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -158,9 +159,16 @@ class TransitionBatch:
         second batch on, so that those of different batches stay different.
 
         Raises:
-            DataError: if there is no batch, or their states differ in size.
+            DataError: if there is no batch, one is something else, or their states differ in size.
         """
+        if isinstance(batches, TransitionBatch) or not isinstance(batches, Iterable):
+            raise DataError(f"batches must be several; got {type(batches).__name__}.")
         held = list(batches)
+        for i, batch in enumerate(held):
+            if not isinstance(batch, TransitionBatch):
+                raise DataError(
+                    f"batches must be of TransitionBatch; got {type(batch).__name__} at [{i}]."
+                )
         columns = joined([batch.to_arrays() for batch in held])
         return cls._of(columns, max(batch.n_actions for batch in held))
 
@@ -171,8 +179,11 @@ class TransitionBatch:
         episodes are unknown each row is one.
 
         Raises:
-            ConfigError: if there is no fold, or there are more than episodes.
+            ConfigError: if there is no fold, or there are more than episodes, or rng is no
+                generator.
         """
+        if not isinstance(rng, np.random.Generator):
+            raise ConfigError(f"rng must be a generator of numpy; got {type(rng).__name__}.")
         episode = np.arange(len(self)) if self.episode is None else self.episode
         require_count("n_folds", n_folds, 1, len(np.unique(episode)))
         return episodes.fold_numbers(episode, n_folds, rng)
@@ -208,7 +219,12 @@ class TransitionBatch:
             arrays: columns, under the names of the fields or names in common use.
             n_actions: as for a batch.
             names: field and name, where it is another: `from_arrays(log, cost="damage")`.
+
+        Raises:
+            DataError: if the columns are not arrays by name, or a batch cannot be made of them.
         """
+        if not isinstance(arrays, Mapping) or not all(isinstance(name, str) for name in arrays):
+            raise DataError(f"arrays must be columns by name; got {type(arrays).__name__}.")
         held = {name: values for name, values in arrays.items() if values is not None}
         table = Table(
             "arrays", tuple(held), lambda chosen: [held[name] for name in chosen], n_actions, True
@@ -233,7 +249,8 @@ class TransitionBatch:
         """Returns the rows of a Parquet file.
 
         Unless `to_parquet` wrote it, what the file does not say is inferred: episodes by counting
-        ends, if each row follows the one before it, and next states from the next row.
+        ends, if each row follows the one before it, next states from the next row, and steps by
+        counting the rows of an episode, if each follows the one before it.
 
         Args:
             path: of the file.

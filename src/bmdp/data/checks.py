@@ -147,7 +147,7 @@ def positions(rows: ArrayLike, n_rows: int) -> IntArray:
     Raises:
         DataError: if there are none, or they are neither positions nor a mask `[N]`.
     """
-    chosen = np.asarray(rows)
+    chosen = any_array("rows", rows)
     if chosen.dtype == np.bool_ and chosen.shape == (n_rows,):
         chosen = np.flatnonzero(chosen)
     if not chosen.size:
@@ -164,10 +164,23 @@ def positions(rows: ArrayLike, n_rows: int) -> IntArray:
     return chosen
 
 
+def any_array(name: str, values: Any) -> NDArray[Any]:
+    """Returns values of any type as an array.
+
+    Raises:
+        DataError: if they are lists of different lengths.
+    """
+    try:
+        return np.asarray(values)
+    except ValueError as ragged:
+        raise DataError(f"{name} must be an array; got lists of different lengths.") from ragged
+
+
 def _actions(name: str, values: ArrayLike) -> IntArray:
     hint = " Only discrete actions are supported: turn others into numbers, in files by discretise."
-    if np.ndim(values) > 1 and np.shape(values)[1:] != (1,):
-        raise DataError(f"{name} must have shape [N]; got {list(np.shape(values))}.{hint}")
+    shape = any_array(name, values).shape
+    if len(shape) > 1 and shape[1:] != (1,):
+        raise DataError(f"{name} must have shape [N]; got {list(shape)}.{hint}")
     return _counts(name, values, hint)
 
 

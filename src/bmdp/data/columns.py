@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import real_array
 from bmdp.data import checks
-from bmdp.data.episodes import following_states, numbered_by_ends, rows_follow
+from bmdp.data.episodes import counted_steps, following_states, numbered_by_ends, rows_follow
 from bmdp.errors import DataError
 
 Discretise = Callable[[NDArray[Any]], ArrayLike]
@@ -100,11 +100,14 @@ def fields_of(
     """Returns the fields of a batch that a table has.
 
     Unless the table is complete, what it does not say is inferred: episodes by counting ends, if
-    rows are in order, and next states from the next row of the same episode.
+    rows are in order, next states from the next row of the same episode, and steps by counting the
+    rows of an episode, if they are in order.
 
     Raises:
         DataError: if a column is missing, or next states cannot be inferred.
     """
+    if not isinstance(columns, Columns | None):
+        raise DataError(f"columns must be of type Columns; got {type(columns).__name__}.")
     where = _chosen(table, columns or Columns())
     needed = [f for f in checks.REQUIRED if table.is_complete or f != "next_state"]
     for field in needed:
@@ -116,20 +119,27 @@ def fields_of(
             )
     found: dict[str, Any] = {field: _loaded(field, table, where[field]) for field in where}
     if discretise is not None:
-        actions = np.asarray(found["action"])
-        found["action"] = discretise(actions.reshape(len(actions), -1))
+        found["action"] = _discretised(checks.any_array("action", found["action"]), discretise)
     if "episode" in found:
-        found["episode"] = _numbered_names(np.asarray(found["episode"]))
+        found["episode"] = _numbered_names(checks.any_array("episode", found["episode"]))
     if table.is_complete:
         return found
     return _completed(found)
 
 
+def _discretised(actions: NDArray[Any], discretise: Discretise) -> ArrayLike:
+    """Actions of numbers as whole numbers."""
+    if not callable(discretise):
+        raise DataError(f"discretise must be a function; got {type(discretise).__name__}.")
+    return discretise(actions.reshape(len(actions), -1) if actions.ndim else actions)
+
+
 def _completed(found: dict[str, Any]) -> dict[str, Any]:
-    """Adds episodes and next states that are not known, where they follow from the rest."""
+    """Adds episodes, next states and steps that are not known, where they follow from the rest."""
     state = checks.states("state", found["state"])
     terminal = checks.flags("terminal", found["terminal"])
-    if {np.shape(values)[:1] for values in found.values()} != {(len(state),)} or not len(state):
+    shapes = {checks.any_array(name, values).shape[:1] for name, values in found.items()}
+    if shapes != {(len(state),)} or not len(state):
         return {"next_state": state} | found  # the batch says what is wrong
     ended = terminal | checks.flags("truncated", found.get("truncated", np.zeros(len(terminal))))
     step = checks.whole_numbers("step", found["step"]) if "step" in found else None
@@ -139,11 +149,16 @@ def _completed(found: dict[str, Any]) -> dict[str, Any]:
         episode = numbered_by_ends(ended, step)
     if "next_state" not in found:
         after = following_states(state, terminal, episode, step)
-        return found | {"next_state": after, "episode": episode}
+        found = found | {"next_state": after, "episode": episode}
     after = checks.states("next_state", found["next_state"])
-    if "episode" in found or after.shape != state.shape or not rows_follow(state, after, episode):
+    if after.shape != state.shape:
         return found
-    return found | {"episode": episode}
+    if "episode" not in found and rows_follow(state, after, episode):
+        found = found | {"episode": episode}
+    if "episode" in found and step is None:
+        counted = counted_steps(state, after, ended, episode)
+        return found if counted is None else found | {"step": counted}
+    return found
 
 
 def _chosen(table: Table, columns: Columns) -> dict[str, tuple[str, ...]]:
@@ -161,6 +176,8 @@ def _chosen(table: Table, columns: Columns) -> dict[str, tuple[str, ...]]:
 
 def _named(field: str, given: str | tuple[str, ...], table: Table) -> tuple[str, ...]:
     several = given if isinstance(given, tuple) else (given,)
+    if not all(isinstance(name, str) for name in several):
+        raise DataError(f"{field} must be named by a word, or a tuple of words; got {given!r}.")
     if several and set(several) <= set(table.names):
         return several
     if isinstance(given, str) and "state" in field:
@@ -214,7 +231,7 @@ def _loaded(field: str, table: Table, names: tuple[str, ...]) -> NDArray[Any]:
 
 def _numbered_names(episode: NDArray[Any]) -> NDArray[Any]:
     """Returns episodes that have names by number, in the order in which they appear."""
-    if episode.dtype.kind not in "OUST":
+    if episode.dtype.kind not in "OUST" or episode.ndim != 1:
         return episode
     names = episode.astype(object)
     checks.require_rows("episode", "be there", np.array([not isinstance(n, str) for n in names]))

@@ -48,6 +48,29 @@ def in_order(episode: IntArray, step: IntArray | None) -> IntArray:
     return rows
 
 
+def counted_steps(
+    state: FloatArray, next_state: FloatArray, ended: BoolArray, episode: IntArray
+) -> IntArray | None:
+    """Returns the number of each row in its episode, or None where rows are in no order.
+
+    They are in order if each row of an episode but its last goes on, to the state of its next row.
+
+    >>> state, ended = np.array([[0.0], [5.0], [1.0], [6.0]]), np.array([False, False, True, True])
+    >>> counted_steps(state, state + 1, ended, np.array([7, 2, 7, 2])).tolist()
+    [0, 0, 1, 1]
+    """
+    order = in_order(episode, None)
+    number = episode[order]
+    begins = np.append(True, number[1:] != number[:-1])
+    is_inside = np.append(~begins[1:], False)
+    if ended[order][is_inside].any() or not rows_follow(state[order], next_state[order], number):
+        return None
+    places = np.arange(len(order))
+    step = np.empty(len(order), np.int64)
+    step[order] = places - np.maximum.accumulate(np.where(begins, places, 0))
+    return step
+
+
 def following_states(
     state: FloatArray, terminal: BoolArray, episode: IntArray, step: IntArray | None
 ) -> FloatArray:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from bmdp.data.batch import TransitionBatch
 from bmdp.data.columns import Columns, Discretise
-from bmdp.data.stores import AnyPath
+from bmdp.data.stores import AnyPath, as_path
 from bmdp.errors import DataError
 
 _READERS = {
@@ -39,7 +39,7 @@ def load_batch(
     ...     load_batch(f"{place}/log.npz").cost.tolist()
     [0.0, 1.0]
     """
-    suffix = Path(path).suffix.lower()
+    suffix = as_path(path).suffix.lower()
     if suffix not in _READERS:
         known = ", ".join(_READERS)
         raise DataError(f"path must end in one of {known}; got {str(path)!r}.")
@@ -69,4 +69,6 @@ def load_batches(
     ...     load_batches([f"{place}/log.npz"] * 2).episode.tolist()
     [0, 1, 2, 3]
     """
+    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
+        raise DataError(f"paths must be a list of files; got {paths!r}.")
     return TransitionBatch.concatenate(load_batch(path, columns, discretise) for path in paths)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bmdp.data.checks import require_rows
+from bmdp.data.checks import any_array, require_rows
 from bmdp.data.columns import Table
 from bmdp.data.stores import FORMAT, extra, is_own
 from bmdp.errors import DataError
@@ -27,7 +27,8 @@ def frame_table(frame: Any) -> Table:
     names = tuple(str(name) for name in frame.columns)
     if len(set(names)) < len(names):
         raise DataError(f"frame must have columns of different names; got {', '.join(names)}.")
-    notes = frame.attrs.get(_KEY) or {}
+    marked = frame.attrs.get(_KEY)
+    notes = marked if isinstance(marked, dict) else {}
     own = is_own(notes.get("format"), "frame")
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
@@ -57,6 +58,7 @@ def _array(name: str, values: Any) -> NDArray[Any]:
         return array
     if isinstance(array[0], str):
         return array
-    shapes = [np.shape(row) for row in array]
-    require_rows(name, "be lists of one length", np.array([s != shapes[0] for s in shapes]))
-    return np.stack([np.asarray(row) for row in array])
+    rows = [any_array(name, row) for row in array]
+    is_other = np.array([row.shape != rows[0].shape for row in rows])
+    require_rows(name, "be lists of one length", is_other)
+    return np.stack(rows)

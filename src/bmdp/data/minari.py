@@ -46,6 +46,10 @@ def read_minari(
         DataError: if it has no costs, or spaces that are not supported.
     """
     opened = _opened(dataset) if isinstance(dataset, str | os.PathLike) else dataset
+    if not hasattr(opened, "iterate_episodes"):
+        raise DataError(
+            f"dataset must be of Minari, or the id or folder of one; got {type(opened).__name__}."
+        )
     seen, played = opened.observation_space, opened.action_space
     if not isinstance(seen, _FLAT_SPACES):
         raise DataError(

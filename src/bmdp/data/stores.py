@@ -46,13 +46,24 @@ def is_own(mark: Any, source: AnyPath) -> bool:
     return True
 
 
+def as_path(path: Any) -> Path:
+    """Returns what names a file, as a path.
+
+    Raises:
+        StoreError: if it names none.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise StoreError(f"path must be the name of a file; got {type(path).__name__}.")
+    return Path(path)
+
+
 def existing_file(path: AnyPath) -> Path:
     """Returns the path of a file that is there.
 
     Raises:
         StoreError: if it is not.
     """
-    source = Path(path)
+    source = as_path(path)
     if not source.is_file():
         why = "is not a file" if source.exists() else "does not exist"
         raise StoreError(f"{source} {why}.")
@@ -66,7 +77,7 @@ def written_whole(path: AnyPath, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         StoreError: if the file exists and may not be overwritten, or cannot be written.
     """
-    target = Path(path)
+    target = as_path(path)
     if target.exists() and not overwrite:
         raise StoreError(f"{target} exists already: choose another name, or pass overwrite=True.")
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")

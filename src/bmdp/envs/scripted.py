@@ -21,8 +21,7 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
 from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
 from bmdp.errors import DataError
 from bmdp.frontier import BudgetStatus
-from bmdp.policies.policy import Decision, Decisions
-from bmdp.policies.policy import OneStepPolicy
+from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
 Rule = Callable[[NDArray[Any]], IntArray]

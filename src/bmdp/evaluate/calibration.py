@@ -25,9 +25,8 @@ from bmdp.evaluate.bounds import bernstein_interval, bounded_interval, share_int
 from bmdp.evaluate.episodes import Job, Setting, checked_budgets
 from bmdp.evaluate.statistics import simultaneous_confidence
 from bmdp.evaluate.workers import Progress, part_of, play_plans
-from bmdp.policies.portfolio import CalibratedPolicy, Certificate
-from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.policy import BudgetedPolicy
+from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
 from bmdp.randomness import stream_key
 
 N_BUDGETS = 11

@@ -27,9 +27,7 @@ from bmdp.checks import require_count
 from bmdp.envs.slots import open_slots
 from bmdp.errors import BudgetError, DataError, EnvError, PolicyError
 from bmdp.frontier import BudgetStatus
-from bmdp.policies.policy import Decisions, admitted_budgets
-from bmdp.policies.policy import BudgetedPolicy
-from bmdp.policies.policy import Tracker
+from bmdp.policies.policy import BudgetedPolicy, Decisions, Tracker, admitted_budgets
 from bmdp.randomness import EpisodeStreams, stream_key
 
 N_SEEDS = 2**32  # of an environment

@@ -29,8 +29,7 @@ import numpy as np
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import DataError, PolicyError
 from bmdp.evaluate.logged import LoggedEpisodes
-from bmdp.policies.policy import Options
-from bmdp.policies.policy import SteppedPolicy
+from bmdp.policies.policy import Options, SteppedPolicy
 from bmdp.randomness import EpisodeStreams
 
 _CHUNK = 16_384  # states at which a policy is asked at a time

@@ -31,8 +31,8 @@ from bmdp.evaluate.workers import Progress
 from bmdp.policies.policy import BudgetedPolicy, SteppedPolicy
 
 if TYPE_CHECKING:
-    from bmdp.learn.evaluation import StageKind
-    from bmdp.models import Model
+    from bmdp.learn.fit import Schedule
+    from bmdp.models import Regressor
 
 Method: TypeAlias = Literal["fitted", "importance"]
 METHODS = ("fitted", "importance")
@@ -92,9 +92,9 @@ def evaluate_offline(  # noqa: PLR0913
     confidence: float = 0.95,
     n_bootstrap: int | None = None,
     seed: int,
-    model: Model | None = None,
+    model: Regressor | None = None,
     device: str = "auto",
-    stages: StageKind | None = None,
+    schedule: Schedule | None = None,
     n_budgets: int = 41,
     n_paths: int = 8,
     workers: int = 1,
@@ -119,10 +119,10 @@ def evaluate_offline(  # noqa: PLR0913
         n_bootstrap: how often the evaluation is repeated for the intervals. If not given, 50 times
             with "fitted", and 1,000 times with "importance". With 0 there are no intervals.
         seed: of all that is random.
-        model: of "fitted", as are `device`, `stages` and `n_budgets`: see `fitted_evaluation`.
+        model: of "fitted", as are `device`, `schedule` and `n_budgets`: see `fitted_evaluation`.
             A smaller one saves time.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        stages: "shared" or "none"; what suits the policy, if not given.
+        schedule: `Backward` or `Iterations`; what suits the policy, if not given.
         n_budgets: of the grid; best the policy's own.
         n_paths: of budgets that "importance" draws for each episode.
         workers: number of processes for "fitted". With more than one, the policy must be one that
@@ -141,7 +141,7 @@ def evaluate_offline(  # noqa: PLR0913
     >>> from bmdp.models import TableModel
     >>> ends = {"next_state": [0] * 4, "terminal": [True] * 4, "episode": [0, 1, 2, 3]}
     >>> log = TransitionBatch([0] * 4, [0, 1] * 2, [0, 10] * 2, [0, 1] * 2, **ends)
-    >>> config = BFTQConfig(gamma=1.0, model=TableModel(), valuation="self", iterations=1)
+    >>> config = BFTQConfig(gamma=1.0, model=TableModel(), ensemble=1)
     >>> policy = BFTQ(config).fit(log, seed=0)
     >>> asked = {"gamma": 1.0, "budgets": [0.25], "model": TableModel(), "seed": 0}
     >>> found = evaluate_offline(policy, log, **asked, n_bootstrap=10)
@@ -169,7 +169,7 @@ def evaluate_offline(  # noqa: PLR0913
         found = repeat_weighted(weighted, log, n_repeats, seed, report)
     else:
         settings = {"gamma": gamma, "cost_gamma": cost_gamma, "budgets": asked, "model": model}
-        settings |= {"device": device, "stages": stages, "n_budgets": n_budgets}
+        settings |= {"device": device, "schedule": schedule, "n_budgets": n_budgets}
         effective = np.full(len(asked), float(len(log)))
         found = repeat_fitted(policy, Fits(log, settings, seed), n_repeats, workers, report)
     (reward, cost), ends = found[0].T, interval_ends(found, effective, confidence)

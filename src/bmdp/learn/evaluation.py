@@ -191,9 +191,8 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
         device=terms.device,
         bounded=True,
     )
-    for _, fit in iterations:
-        pass
-    return Evaluated(policy, terms.heads, fit)
+    *_, last = iterations
+    return Evaluated(policy, terms.heads, last.fit)
 
 
 def _as_it_is(step: int, states: NDArray[Any]) -> NDArray[Any]:

@@ -67,7 +67,7 @@ class Iterations:
             (the paper's rule); 0 for never.
 
     >>> Iterations().most(gamma=0.99), Iterations().most(gamma=1.0), Iterations(12).most(1.0)
-    (459, 100, 12)
+    (528, 100, 12)
     """
 
     n: int | None = None
@@ -85,7 +85,7 @@ class Iterations:
         """Number of iterations, at most."""
         if self.n is not None:
             return self.n
-        return 100 if gamma in (0, 1) else math.ceil(math.log(0.01) / math.log(gamma))
+        return 100 if gamma in (0, 1) else math.ceil(math.log(0.005) / math.log(gamma))
 
 
 @dataclass(frozen=True)
@@ -286,11 +286,11 @@ def fit_q(  # noqa: PLR0913
         targets = bootstrap_targets(paid, fit.going(rows), worth.values, fit.discounts)
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
-        loss, has_settled, at = None, False, time.perf_counter()
+        loss, left, has_settled, at = None, None, False, time.perf_counter()
         if not is_fitted:
-            before = fit.at_sample(step)
+            before = fit.acting_at_sample(step) if fit.n_steps == 1 else None
             loss = q.fit(step, rows, labels, targets, f"iteration-{k}")
-            change, has_settled = fit.settled(before, fit.at_sample(step), change)
+            change, left, has_settled = fit.settled(before, change)
         regression = time.perf_counter() - at
         is_last = is_fitted or has_settled or k + 1 == n_all
         record = Record(
@@ -300,7 +300,7 @@ def fit_q(  # noqa: PLR0913
             share_infeasible=worth.n_infeasible / max(1, targets.shape[0] * targets.shape[1]),
             **_losses(loss),
             **fit.promised(next_values, step),
-            change=change,
+            change=left,
             seconds_forward=clock[0],
             seconds_frontier=clock[1],
             seconds_regression=regression,
@@ -325,7 +325,7 @@ class NextStates(NamedTuple):
 
 
 class Fit:
-    """A regressor in training on a batch, and all that does not change from one iteration to the next."""
+    """A regressor in training on a batch, and what stays the same from iteration to iteration."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -341,7 +341,8 @@ class Fit:
     ) -> None:
         """Makes models that know nothing."""
         self.batch, self.schedule, self.ensemble, self.device = batch, schedule, ensemble, device
-        self.gammas, self.units = gammas, (_unit(batch.reward), _unit(batch.cost))
+        cost_unit = 1.0 if getattr(regressor, "keeps_costs", False) else _unit(batch.cost)
+        self.gammas, self.units = gammas, (_unit(batch.reward), cost_unit)
         head_unit = self.units[1] if heads.are_budgets else 1.0
         self.n_steps = 1 if isinstance(schedule, Iterations) else _n_steps(batch)
         told = told_by_step(batch.state, batch.step) if self.n_steps > 1 else None
@@ -488,28 +489,34 @@ class Fit:
 
     def at_states(self, step: int) -> Tensor:
         """What the policy acts on at a sample of states, `[n, 2, A, H]`, unknown actions barred."""
-        return barred(self.acting(self._sample, step)[0], self.known(self._sample))
+        return barred(self.acting_at_sample(step), self.known(self._sample))
 
-    def at_sample(self, step: int) -> Tensor | None:
-        """Values at a sample of states, by which it is seen whether they settle."""
-        return self.acting(self._sample, step) if self.n_steps == 1 else None
+    def acting_at_sample(self, step: int) -> Tensor:
+        """The same, as it is."""
+        return self.acting(self._sample, step)[0]
 
     def settled(
-        self, before: Tensor | None, after: Tensor | None, change: float | None
-    ) -> tuple[float | None, bool]:
-        """The share of their mean by which values will still change, and whether that is little.
+        self, before: Tensor | None, change: float | None
+    ) -> tuple[float | None, float | None, bool]:
+        """Shares of their mean by which values have changed and will change; if that is little.
 
         Changes shrink by the discount at least, or as they have shrunk last.
+
+        Args:
+            before: values at the sample before the last fit; None where steps have their own.
+            change: share of the iteration before.
         """
-        if before is None or after is None or not isinstance(self.schedule, Iterations):
-            return None, False
-        moved = (after - before).abs().mean((0, 1, 3)).amax(-1)  # [2]
-        size = after.abs().mean((0, 1, 3)).amax(-1)
+        if before is None or not isinstance(self.schedule, Iterations):
+            return None, None, False
+        after = self.acting_at_sample(0)
+        moved = (after - before).abs().mean((0, 2)).amax(-1)  # [2]
+        size = after.abs().mean((0, 2)).amax(-1)
         shares = torch.where(moved > 0, moved / size.clamp(min=1e-30), 0.0)
         now = float(shares.max())
         gamma = max(self.gammas)
         rate = min(0.99, max(gamma if gamma < 1 else 0.9, now / change if change else 0.0))
-        return now, now * rate / (1 - rate) <= self.schedule.settled
+        left = now * rate / (1 - rate)
+        return now, left, left <= self.schedule.settled
 
     def promised(self, next_values: NextValues, step: int) -> dict[str, Any]:
         """What the policy promises at the first states on the first and on the last head."""
@@ -532,7 +539,8 @@ class Fit:
         n, pooled = self.ensemble.n, self.ensemble.pooled and self.ensemble.n > 1
         model = self.q.select([n] if pooled else list(range(n)))
         caution = 0.0 if pooled else self.ensemble.caution
-        return LearnedQ(model, self.columns, self.taken, *self.units, caution)
+        shown = np.isin(np.arange(self.batch.state_size), self.columns)
+        return LearnedQ(model, shown, self.taken, *self.units, caution)
 
     def _wait(self) -> None:
         """Waits for the GPU, so that seconds are told apart."""

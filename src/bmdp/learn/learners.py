@@ -29,7 +29,7 @@ from bmdp.learn.fit import (
     Schedule,
     fit_q,
 )
-from bmdp.learn.next_values import TOLERANCE, hull_values, priced_values
+from bmdp.learn.next_values import cost_tolerance, hull_values, priced_values
 from bmdp.models.kernel import KernelModel
 from bmdp.models.regressor import Regressor
 from bmdp.policies.hull import HullPolicy, HullRule
@@ -62,7 +62,8 @@ class BFTQConfig:
         n_budgets: of the grid over the budget range.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in mean slopes
             of the frontiers of the data; see `HullRule`. 0 for no cap, as in the paper.
-        costs_from_zero: whether Q_c below 0 is raised to 0. If not given, where no cost is negative.
+        costs_from_zero: whether Q_c below 0 is raised to 0; if not given, where no cost is
+            negative.
 
     Paper: the settings of Algorithm 2, and the tables of the appendix.
 
@@ -287,11 +288,12 @@ class LagrangianFTQ:
         keeper: Keeper | None = None,
     ) -> MultiplierPolicy | Portfolio:
         """Returns the policy that `plays` asks for; arguments as for `BFTQ.fit`."""
-        config, prices = self.config, _prices(self.config, batch)
+        config, prices = self.config, _prices(self.config, _checked(batch))
         heads = Heads(np.arange(len(prices), dtype=np.float64), False)
         values = priced_values(prices, caution=config.caution)
         fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper)
-        dial = PriceDial(fit.q_function(), prices, TOLERANCE * fit.units[1])
+        tolerance = cost_tolerance(fit.acting_at_sample(0)) * fit.units[1]
+        dial = PriceDial(fit.q_function(), prices, tolerance)
         if config.plays == "carried":
             return MultiplierPolicy(dial, *config.budget_range)
         return portfolio_of(dial, batch)
@@ -370,9 +372,11 @@ def _fitted(  # noqa: PLR0913
         device=device,
         keeper=keeper,
     )
-    for record, fit in iterations:
-        if record is not None:
-            on_record(record)
+    fit: Fit
+    for iteration in iterations:
+        fit = iteration.fit
+        if iteration.record is not None:
+            on_record(iteration.record)
     return fit
 
 

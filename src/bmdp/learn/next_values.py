@@ -26,7 +26,7 @@ from bmdp.policies.policy import Options, SteppedPolicy
 from bmdp.policies.prices import best_actions
 
 TOLERANCE = 0.01
-"""At an infinite price, costs that are closer are equal, in the largest cost of the data."""
+"""At an infinite price, costs that are closer than this share of their range are equal."""
 
 Greedy = Callable[[Tensor, Tensor, Tensor], Values]
 """From values that choose and values that value, `[n, 2, A, H]` each, and heads or labels."""
@@ -79,17 +79,24 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
         reward_unit, cost_unit = source.units
         scaled = torch.tensor(np.asarray(prices) * cost_unit / reward_unit, dtype=torch.float32)
         scaled = scaled.to(source.sample.device)
+        tolerance = cost_tolerance(source.sample)
 
         def greedy(choosing: Tensor, valuing: Tensor, asked: Tensor) -> Values:
             heads = asked.long()
             q_r, q_c = choosing[..., heads].unbind(1)
-            actions = best_actions(q_r, q_c, scaled[heads], TOLERANCE)  # [n, L]
+            actions = best_actions(q_r, q_c, scaled[heads], tolerance)  # [n, L]
             which = actions[:, None, None].expand(-1, 2, 1, -1)
             return Values(valuing[..., heads].gather(2, which)[:, :, 0].movedim(1, 2))
 
         return _checked(greedy, caution)
 
     return at_step
+
+
+def cost_tolerance(values: Tensor) -> float:
+    """How close costs of values `[..., n, 2, A, H]` are that an infinite price takes for equal."""
+    costs = values[..., 1, :, :]
+    return TOLERANCE * float(costs.max() - costs.min())
 
 
 def policy_values(

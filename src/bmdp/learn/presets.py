@@ -91,7 +91,8 @@ def _paper_driving() -> TrainingSpec:
 
 def _without_dial(spec: TrainingSpec, rate: float, steps: int, decay: float) -> TrainingSpec:
     """The paper's fitted Q-iteration for the same task."""
-    assert isinstance(spec.learner, BFTQConfig) and isinstance(spec.learner.model, EncoderNet)
+    assert isinstance(spec.learner, BFTQConfig)
+    assert isinstance(spec.learner.model, EncoderNet)
     regression = replace(
         spec.learner.model.regression, steps=steps, learning_rate=rate, weight_decay=decay
     )

@@ -7,10 +7,11 @@ refused where it is read, and not an hour later.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -122,7 +123,8 @@ class TrainingSpec:
 
     Paper: what Algorithm 4 is given.
 
-    >>> spec = TrainingSpec(EnvConfig("corridors"), BFTQConfig(gamma=1.0), Exploration(optimism=0.5))
+    >>> how = Exploration(optimism=0.5)
+    >>> spec = TrainingSpec(EnvConfig("corridors"), BFTQConfig(gamma=1.0), how)
     >>> spec.learner.caution, spec.exploring_learner.caution
     (0.0, -0.5)
     """
@@ -230,7 +232,6 @@ def _plain(value: Any, where: str, *, of_any_class: bool = False) -> Any:
     """A value as JSON has it; dataclasses that are not known here are refused, or not."""
     inner = partial(_plain, of_any_class=of_any_class)
     if is_dataclass(value) and not isinstance(value, type):
-        kind = type(value).__name__
         tag = {"kind": _name(type(value))} if isinstance(value, _tagged()) else {}
         named = ((f.name, getattr(value, f.name)) for f in fields(value))
         if tag or of_any_class or isinstance(value, _UNTAGGED):
@@ -345,14 +346,16 @@ def _changed(owner: Any, keys: list[str], value: Any, where: str) -> Any:
     """A value with something in it changed."""
     key, rest = keys[0], keys[1:]
     here = _join(where, key)
-    if owner is None:
+    if owner is None and where in ("env", "exploration"):
         raise ConfigError(f"{where} has no setting {key!r}: the run learns from a log.")
+    if owner is None and where == "learner.schedule":
+        raise ConfigError(f"{where} has no setting {key!r} yet: say {where}=Iterations before.")
     if isinstance(owner, EnvConfig) and key not in ("id", "settings"):
         return _changed(owner, ["settings", *keys], value, where)
     if not is_dataclass(owner) or isinstance(owner, type):
         raise ConfigError(f"{where} is {owner!r}, which has no setting {key!r}.")
     hints = _hints(type(owner))
-    _require_known(key, hints, type(owner).__name__)
+    _require_known(key, hints, type(owner).__name__, _names_within(owner, where))
     if isinstance(owner, EnvConfig) and key == "settings" and rest:
         new: Any = _env_settings(owner, rest, value)
     elif rest:
@@ -426,15 +429,43 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
-def _require_known(name: str, known: Iterable[str], owner: str) -> None:
-    names = list(known)
+def _require_known(
+    name: str, known: Iterable[str], owner: str, within: Mapping[str, str] | None = None
+) -> None:
+    """Checks that there is a setting; `within` has full names of those that are further inside."""
+    names, inner = list(known), within or {}
     if name in names:
         return
-    near = nearest(name, names) or f" There are {', '.join(names)}."
     others = [cls.__name__ for cls in LEARNERS if name in _hints(cls)]
-    if others and owner in _by_name(LEARNERS):
+    far = difflib.get_close_matches(name, inner, n=1)
+    if name in inner:
+        near = f" Did you mean {inner[name]}?"
+    elif others and owner in _by_name(LEARNERS):
         near = f" {' and '.join(others)} has it: say learner={others[0]} before."
-    raise ConfigError(f"{owner} has no setting {name!r}.{near}")
+    else:
+        near = nearest(name, names) or (f" Did you mean {inner[far[0]]}?" if far else "")
+    raise ConfigError(
+        f"{owner} has no setting {name!r}.{near or ' There are ' + ', '.join(names) + '.'}"
+    )
+
+
+def _names_within(owner: Any, where: str) -> dict[str, str]:
+    """Full names of all settings inside of an owner by their last part, the outer ones first."""
+    found: dict[str, str] = {}
+    level = [(owner, where)]
+    while level:
+        inner = [
+            (getattr(value, f.name), _join(at, f.name))
+            for value, at in level
+            for f in fields(value)
+        ]
+        for _, at in inner:
+            found.setdefault(at.rpartition(".")[2], at)
+        level = [(value, at) for value, at in inner if is_dataclass(value)]
+    if "schedule" in found:
+        for cls in _SCHEDULES:
+            found.setdefault(cls.__name__.lower(), f"{found['schedule']}={cls.__name__}")
+    return found
 
 
 def _join(where: str, name: str) -> str:

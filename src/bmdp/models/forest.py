@@ -94,7 +94,7 @@ class ForestQ(Averager):
         shape = (self.sizes.n_members, self.sizes.n_actions, self.settings.trees, size)
         feature, leaf_of = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         threshold = np.zeros(shape)
-        child = np.zeros((*shape, 2), np.int64)
+        child = np.zeros((*shape, 2), np.int64) + np.arange(size)[:, None]  # all leaves at first
         most = 0
         for e, own in enumerate(grown):
             n_leaves = 0
@@ -119,11 +119,11 @@ class ForestQ(Averager):
         self._set_values(most)
 
     def _grown(self, problem: Problem, outcomes: FloatArray, member: int, action: int) -> list[Any]:
-        """Trees of one member and action; of a single leaf, if there is no row."""
+        """Trees of one member and action; of a single leaf, if there is nothing to split."""
         from sklearn.ensemble import ExtraTreesRegressor
 
         rows = problem.members[member] & (problem.actions == action)
-        if not rows.any():
+        if not rows.any() or problem.states.shape[1] == 0:
             return [_Stump] * self.settings.trees
         seed = int(problem.generator(f"trees/{member}/{action}").integers(2**31))
         forest = ExtraTreesRegressor(
@@ -186,7 +186,7 @@ class ForestQ(Averager):
         leaves = embedded[:, member]  # [n, A, T]
         table = self.values[member, step].flatten(1)
         found = embedding_bag(leaves.flatten(0, 1), table, mode="mean")
-        return found.view(len(leaves), leaves.shape[1], 2, -1).transpose(1, 2)
+        return found.view(*leaves.shape[:2], *self.values.shape[3:]).transpose(1, 2)
 
     def check(self) -> None:
         """Checks that every path ends in a leaf that has a value.
@@ -194,20 +194,31 @@ class ForestQ(Averager):
         Raises:
             StoreError: if not.
         """
-        size = self.feature.shape[3]
-        nodes = torch.arange(size, device=self.child.device)[:, None]
-        goes_on = self.child != nodes
-        fits = (
-            self.child.shape == (*self.feature.shape, 2)
-            and self.threshold.shape == self.leaf_of.shape == self.feature.shape
-            and bool((goes_on.all(-1) | ~goes_on.any(-1)).all())
-            and bool(((self.child > nodes) | ~goes_on).all())
-            and bool((self.child < size).all())
-            and bool(((self.feature >= 0) & (self.feature < max(1, self.sizes.n_numbers))).all())
-            and bool(((self.leaf_of >= 0) & (self.leaf_of < self.values.shape[2])).all())
-        )
-        if not fits:
+        if not (self._has_shapes() and self._has_trees()):
             raise StoreError("ForestQ: its nodes do not make trees.")
+
+    def _has_shapes(self) -> bool:
+        n_members, n_steps, n_actions, _, heads = self.sizes
+        shape, (n_leaves, *_) = self.feature.shape, (*self.values.shape[2:], 0)
+        return (
+            shape[:-1] == (n_members, n_actions, self.settings.trees)
+            and self.threshold.shape == self.leaf_of.shape == shape
+            and self.child.shape == (*shape, 2)
+            and self.values.shape == (n_members, n_steps, n_leaves, 2, len(heads))
+        )
+
+    def _has_trees(self) -> bool:
+        size = self.feature.shape[-1]
+        nodes = torch.arange(size, device=self.child.device)[:, None]
+        goes_on, feature, leaf_of = self.child != nodes, self.feature, self.leaf_of
+        rules = (
+            goes_on.all(-1) | ~goes_on.any(-1),
+            (self.child > nodes) | ~goes_on,
+            self.child < size,
+            (feature >= 0) & (feature < max(1, self.sizes.n_numbers)),
+            (leaf_of >= 0) & (leaf_of < self.values.shape[2]),
+        )
+        return all(bool(rule.all()) for rule in rules)
 
 
 class _Stump:

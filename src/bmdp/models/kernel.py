@@ -34,7 +34,6 @@ from bmdp.errors import ConfigError
 from bmdp.models.regressor import (
     CHUNK,
     Averager,
-    Loss,
     Problem,
     RowSet,
     Scaling,
@@ -145,6 +144,8 @@ class KernelQ(Averager):
             centres[place][: len(own)] = own
         self._set_centres(torch.from_numpy(centres).to(device))
         self._n_centres = {place: len(own) for place, own in found.items()}
+        n_varying = np.count_nonzero(rows.std(axis=0) > 0.5)  # others have no part in distances
+        self._stretch = max(1.0, (n_varying / 2) ** 0.5)
         self._bases: dict[tuple[str, int, int], Basis] = {}
         self._generator = problem.generator
 
@@ -152,10 +153,8 @@ class KernelQ(Averager):
         """Scaled states."""
         return (states - self.centre) / self.scale
 
-    def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
+    def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
         """Chooses a length and a ridge for each member and action, adds up sums, and solves."""
-        values = targets.transpose(1, 2)
-        first = self.loss(step, rows, values)
         for member in range(self.sizes.n_members):
             places = self.places(member, rows)
             self.means[member, step] = values[places].double().mean(0)
@@ -164,7 +163,6 @@ class KernelQ(Averager):
                 own = self._own_places(member, action, rows)
                 if len(own):
                     self._solve((member, step, action), rows, values[own].double())
-        return Loss(first, self.loss(step, rows, values))
 
     def _solve(self, place: tuple[int, int, int], rows: RowSet, targets: Tensor) -> None:
         """Solves for a member, step and action, given the targets `[n, 2, H]` of its rows."""
@@ -193,11 +191,10 @@ class KernelQ(Averager):
         key = rows.name, member, action
         if key not in self._bases:
             own = self._own_places(member, action, rows)
-            stretch = max(1.0, (self.sizes.n_numbers / 2) ** 0.5)
             self._bases[key] = Basis(
                 self._rows[self.positions(rows)[own]],
                 self.centres[member, action, : self._n_centres[member, action]],
-                tuple(stretch * length for length in self.settings.lengths),
+                tuple(self._stretch * length for length in self.settings.lengths),
                 self.settings.ridges,
                 self._generator(f"judged/{rows.name}/{member}/{action}"),
             )

@@ -84,7 +84,7 @@ class EncoderNet:
         encoder: units of the layers that encode the budget.
         reading: "text": an activation after every layer, and states of mean 0 and deviation 1.
             "code", as in the authors' code: no activation after the encoder and after the first
-            layer, which are then one affine map, and states as they are.
+            layer, which are then one affine map, and states and costs as they are.
         labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
             range, or the "stored" ones of the data, as in the paper.
         n_labels: number of labels of a row.
@@ -122,6 +122,11 @@ class EncoderNet:
         return self.reading == "text"
 
     @property
+    def keeps_costs(self) -> bool:
+        """Whether costs are fitted in their own unit, as in the authors' code."""
+        return self.reading == "code"
+
+    @property
     def needs_budgets(self) -> bool:
         """Whether its heads must be budgets: one of them is an input."""
         return True
@@ -146,7 +151,8 @@ class FrontierNet:
         hidden: units of the hidden layers.
         structure: "monotone", for heads that are budgets: Q_r rises with the budget, and Q_c rises
             by no more than the budget does; "free": heads have nothing to do with each other.
-        inputs: "scaled": numbers of states of mean 0 and deviation 1; "raw": as they are.
+        inputs: "scaled": numbers of states of mean 0 and deviation 1, costs of at most 1; "raw":
+            as they are.
         regression: how it is fitted.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
@@ -173,6 +179,11 @@ class FrontierNet:
     def scales_states(self) -> bool:
         """Whether states are brought to mean 0 and deviation 1."""
         return self.inputs == "scaled"
+
+    @property
+    def keeps_costs(self) -> bool:
+        """Whether costs are fitted in their own unit, as in the authors' code."""
+        return self.inputs == "raw"
 
     @property
     def needs_budgets(self) -> bool:
@@ -656,6 +667,8 @@ def _running(
         if low + 1 < len(found):
             for value, old in zip(before, kept, strict=True):
                 value.copy_(old)
+            for moment in _state(optimiser)[len(before) :]:  # which the first step has made
+                moment.zero_()
             found = run(low + 1)
         return found
 
@@ -663,7 +676,7 @@ def _running(
 
 
 def _state(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """Parameters and moments, without what the first step will make."""
+    """Parameters and moments, which the first step makes."""
     parameters = [p.detach() for group in optimiser.param_groups for p in group["params"]]
     moments = [value for state in optimiser.state.values() for value in state.values()]
     return parameters + [value for value in moments if isinstance(value, Tensor)]

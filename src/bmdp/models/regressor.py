@@ -28,13 +28,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states
+from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, require_shape
 from bmdp.errors import ConfigError, StoreError
 from bmdp.randomness import named_generator
 from bmdp.storage import restores, storable
 
 CHUNK = 8192
-"""Rows of which sums are made at a time. Sums are rounded as their parts are cut, so it is fixed."""
+"""Rows of which sums are made at a time: fixed, as sums are rounded as their parts are cut."""
 
 _MOST_JUDGED = 4096  # rows of a model that tell its loss
 
@@ -258,6 +258,7 @@ class Averager(QModel):
         """Takes the rows, and builds the structure."""
         device = next(self.buffers()).device
         self.build(problem)
+        self.to(device)
         self._rows = self.embed(torch.from_numpy(problem.states).to(device))
         self._actions = torch.tensor(problem.actions, device=device)
         self._masks, self._own, self._grams = problem.members, {}, {}
@@ -279,11 +280,15 @@ class Averager(QModel):
         raise NotImplementedError
 
     def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
-        """Adds up the sums of all chunks in order, and solves."""
-        values = targets.transpose(1, 2)  # [n, 2, H]
+        """Fits all members, and tells the losses before and after."""
+        values = targets.transpose(1, 2)
         first = self.loss(step, rows, values)
-        self.solve(step, [self._added(e, rows, values) for e in range(self.sizes.n_members)])
+        self.fit_members(step, rows, values)
         return Loss(first, self.loss(step, rows, values))
+
+    def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
+        """Adds up the sums over values `[n, 2, H]`, all chunks in order, and solves."""
+        self.solve(step, [self._added(e, rows, values) for e in range(self.sizes.n_members)])
 
     def _added(self, member: int, rows: RowSet, values: Tensor) -> tuple[Tensor, Tensor]:
         """Grams and moments over the rows of a set that are a member's."""
@@ -422,7 +427,7 @@ class LearnedQ:
     """
 
     model: QModel  # of the members that act
-    columns: IntArray  # [J], numbers of a state that the model sees
+    shown: BoolArray  # [D], which numbers of a state the model sees
     taken: BoolArray  # [A], actions that occur in the data
     reward_unit: float  # that rewards were divided by
     cost_unit: float  # that costs were divided by
@@ -435,7 +440,9 @@ class LearnedQ:
 
     def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
-        rows = flat_states(states)[:, self.columns]
+        rows = flat_states(states)
+        require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
+        rows = rows[:, self.shown]
         device = next(iter(self.model.state_dict().values())).device
         with torch.no_grad():
             embedded = self.model.embed(torch.from_numpy(rows).to(device))
@@ -449,8 +456,8 @@ class LearnedQ:
         q_r, q_c = values[:, 0] * self.reward_unit, values[:, 1] * self.cost_unit
         if mask.all():
             return q_r, q_c
-        shown = mask[:, :, None]
-        return np.where(shown, q_r, -np.inf), np.where(shown, q_c, np.inf)
+        allowed = mask[:, :, None]
+        return np.where(allowed, q_r, -np.inf), np.where(allowed, q_c, np.inf)
 
     def to(self, device: str | torch.device) -> LearnedQ:
         """Returns the same, computed on a device."""

@@ -188,6 +188,8 @@ class PricedPolicy(OneStepPolicy):
 
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Takes the best action."""
+        if self.n_steps > 1:
+            raise self._refusal()
         q_r, q_c = q_values(self.q_function, states, self.step or 0, 1)
         return _decided(best_actions(q_r, q_c, np.array([self.price]), 0.0)[:, 0], budgets)
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -18,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.errors import ConfigError, EnvError, PolicyError, StoreError
 from bmdp.policies.policy import BudgetedPolicy, load_policy
+from bmdp.storage import modules_of
 
 Setting = TypeVar("Setting")
 Job = TypeVar("Job")
@@ -57,7 +59,7 @@ def play_elsewhere(
             min(workers, len(jobs)),
             mp_context=get_context("spawn"),
             initializer=_enter,
-            initargs=(make_player, folder, setting),
+            initargs=(make_player, folder, setting, modules_of(folder) - {"__main__"}),
         )
         try:
             futures = {pool.submit(_play_here, job): i for i, job in enumerate(jobs)}
@@ -89,13 +91,13 @@ def require_portable(spec: EnvSpec) -> None:
 
 
 _HERE: dict[str, Any] = {}
-"""In a worker process: how to make what plays, the folder of the policy, the setting."""
+"""In a worker process: how to make what plays, the folder of the policy, the setting, modules."""
 
 
-def _enter(make_player: Any, folder: Path, setting: Any) -> None:
+def _enter(make_player: Any, folder: Path, setting: Any, modules: set[str]) -> None:
     """Starts a worker. It loads nothing yet, so that errors of loading are those of a job."""
     serve_parent()
-    _HERE.update(make_player=make_player, folder=folder, setting=setting)
+    _HERE.update(make_player=make_player, folder=folder, setting=setting, modules=modules)
 
 
 def serve_parent() -> None:
@@ -118,6 +120,8 @@ def _leave_with_parent() -> None:
 def _play_here(job: Any) -> Any:
     """Plays a job in a worker."""
     if "play" not in _HERE:
+        for module in _HERE["modules"]:  # which register what the policy is made of
+            import_module(module)
         _HERE["play"] = _HERE["make_player"](load_policy(_HERE["folder"]), _HERE["setting"])
     return _HERE["play"](job)
 

@@ -20,12 +20,12 @@ from typing import Any
 from bmdp import __version__
 from bmdp.errors import StoreError
 from bmdp.experiments.catalog import CATALOG
-from bmdp.storage import replace_folder
 from bmdp.report.drawing import png_of
 from bmdp.report.page import page
 from bmdp.report.reading import REPORT, experiment_folders
 from bmdp.report.section import Section
 from bmdp.report.sections import Told, anchors_of, tell
+from bmdp.storage import replace_folder
 
 MOST_BYTES = 6_000_000
 """Of a page."""

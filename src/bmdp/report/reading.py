@@ -17,11 +17,12 @@ from bmdp.experiments.experiment import read_piece
 from bmdp.experiments.running.spec import KIND
 from bmdp.experiments.running.store import FINISHED, TENSORBOARD
 from bmdp.learn.runs import RECORDS, read_records
-from bmdp.storage import SPEC, read_header
 from bmdp.report.pieces import READERS, Piece
 from bmdp.report.studies import CHECKS
+from bmdp.storage import POLICY, SPEC, read_header
 
 REPORT = "report"
+_OLDEST = 1  # schema: pieces have not changed since
 _SEED = re.compile(r"seed-(\d+)")
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ def experiment_folders(folder: Path) -> list[Path]:
     found = [path for path in children if _kind(path) == KIND]
     if found:
         return found
-    if (folder / "manifest.json").exists():
+    if (folder / POLICY).exists():
         raise StoreError(f"{folder} is a policy, not an experiment: `bmdp evaluate` measures it.")
     raise StoreError(
         f"{folder} is no experiment and holds none: there is no {SPEC} of one in it. "
@@ -173,7 +174,7 @@ def _spec_of(folder: Path) -> Piece:
         raise StoreError(
             f"{folder} is a training run, not an experiment: `bmdp evaluate {folder}` measures it."
         )
-    spec = read_header(folder, KIND, lambda header: header.get("kind") == KIND)
+    spec = read_header(folder, KIND, lambda header: header.get("kind") == KIND, oldest=_OLDEST)
     seeds = spec.get("seeds")
     is_list = isinstance(seeds, list) and all(type(seed) is int for seed in seeds)
     if not is_list or not isinstance(spec.get("experiment"), str):

@@ -6,11 +6,11 @@ from bmdp import EpisodeStreams, PolicyError
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.corridors import Corridors
 from bmdp.evaluate.episodes import environment_seeds
-from bmdp.experiments.parts.executions import first_decision
+from bmdp.experiments.parts.executions import first_decision, hull_piece
 from bmdp.experiments.parts.scenes import episode_of, layout_of
 from bmdp.experiments.parts.traces import Trace, played, task_of
 from bmdp.learn import EnvConfig
-from bmdp.policies import RandomBudgetedPolicy
+from bmdp.policies import HullPolicy, HullRule, RandomBudgetedPolicy
 
 ENVS = {
     "corridors": EnvConfig("corridors", {"observe_time": True}),
@@ -92,3 +92,21 @@ def test_routes_are_drawn_as_they_are():
 def test_a_policy_without_a_frontier_has_none_to_show():
     with pytest.raises(PolicyError, match="a ScriptedPolicy has no frontier to show"):
         first_decision(ScriptedPolicy("corridors/safe"))
+
+
+def test_the_hull_is_by_the_rule_of_the_policy():
+    rewards, costs = [0.0, 5.0, 6.0, 2.0, -np.inf], [-0.1, 0.1, 1.0, 0.5, np.inf]
+
+    def q_function(states):
+        both = (np.array(values, np.float32)[None, :, None] for values in (rewards, costs))
+        return tuple(np.repeat(values, len(states), axis=0) for values in both)
+
+    rule = HullRule(costs_from_zero=True, slope=[40.0], slack=[0.2])
+    policy = HullPolicy(q_function, [0.0], rule)
+    found = hull_piece(policy, EnvConfig("corridors"), 0.05, seed=0)
+    assert found["costs"][:4] == pytest.approx([0.0, 0.1, 1.0, 0.5])
+    assert found["rewards"][:4] == [0.0, 5.0, 6.0, 2.0]
+    assert found["rewards"][4] < 0  # of an action that is not in the data: never on the frontier
+    assert found["frontier"]["index"] == [1, 2]
+    choice = {name: found["mixture"][name] for name in ("lower", "p_upper", "status", "cost")}
+    assert choice == {"lower": 0, "p_upper": 0.0, "status": "TIGHT", "cost": 0.1}

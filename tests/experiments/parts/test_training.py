@@ -6,25 +6,46 @@ import torch
 
 import bmdp
 from bmdp import ConfigError
+from bmdp.envs import ScriptedPolicy
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts import training
 from bmdp.experiments.parts.measuring import Trials, other_seed
 from bmdp.experiments.parts.training import (
     all_prices,
+    carried_price,
     fitted_prices,
     playable,
     risk_neutral,
     trained_from,
 )
-from bmdp.learn import FTQ, BFTQConfig, FTQConfig, LagrangianConfig, LagrangianFTQ, collect
+from bmdp.learn import (
+    FTQ,
+    Backward,
+    BFTQConfig,
+    FTQConfig,
+    Iterations,
+    LagrangianConfig,
+    LagrangianFTQ,
+    collect,
+)
 from bmdp.learn.runs import RunFolder
-from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, Regression
+from bmdp.models import (
+    EncoderNet,
+    FrontierNet,
+    KernelModel,
+    LearnedQ,
+    LinearModel,
+    Regression,
+)
 from bmdp.policies import RandomBudgetedPolicy
 from training import SPEC, Killed
 
 PRICES = (0.0, 5.0, 20.0)
 NETWORK = FTQConfig(
-    gamma=1.0, model=FrontierNet((8,), "free"), regression=Regression(steps=3), iterations=2
+    gamma=1.0,
+    model=FrontierNet((8,), "free", regression=Regression(steps=3)),
+    schedule=Iterations(2, settled=0.0),
+    ensemble=1,
 )
 
 
@@ -32,14 +53,6 @@ NETWORK = FTQConfig(
 def log():
     random = RandomBudgetedPolicy(5, 0.0, 1.0)
     return collect(random, SPEC.env.spec(), range(60), budgets=np.linspace(0, 1, 60), seed=0)
-
-
-def same(one, other, states):
-    """Whether two policies without chance do the same."""
-    rng, zeros = np.random.default_rng(0), np.zeros(len(states))
-    return np.array_equal(
-        one.decide(states, zeros, rng).action, other.decide(states, zeros, rng).action
-    )
 
 
 def test_a_policy_for_each_price_is_that_of_ftq_with_this_price(log, tmp_path):
@@ -65,7 +78,7 @@ def test_prices_that_are_there_are_not_learned_again(log, tmp_path, monkeypatch)
         fitted_prices(NETWORK, PRICES, log, work, tmp_path / "p")
     fitted_prices(NETWORK, PRICES, log, work, tmp_path / "p")
     assert n_fits == [20, 5, 5, 0]
-    assert not list(tmp_path.rglob("fit.safetensors"))
+    assert not list(tmp_path.rglob("step-*.safetensors"))
 
 
 def test_a_fit_that_was_killed_goes_on(log, tmp_path, monkeypatch):
@@ -73,8 +86,8 @@ def test_a_fit_that_was_killed_goes_on(log, tmp_path, monkeypatch):
     whole = fitted_prices(NETWORK, PRICES[:1], log, work, tmp_path / "whole").policies[0]
     save = training.FitKeeper.save
 
-    def killed(self, n_done, arrays):
-        save(self, n_done, arrays)
+    def killed(self, *kept):
+        save(self, *kept)
         raise Killed
 
     with monkeypatch.context() as patch:
@@ -85,15 +98,19 @@ def test_a_fit_that_was_killed_goes_on(log, tmp_path, monkeypatch):
     fit = FTQ.fit
     monkeypatch.setattr(FTQ, "fit", lambda *a, **k: fit(*a, **k, on_record=records.append))
     found = fitted_prices(NETWORK, PRICES[:1], log, work, folder).policies[0]
-    assert [record["iteration"] for record in records] == [1]
+    assert [record.iteration for record in records] == [1]
     assert np.array_equal(found.q_function(log.state), whole.q_function(log.state))
 
 
 def test_all_prices_at_once_are_those_of_the_lagrangian_learner(log, tmp_path):
-    learner = LagrangianConfig(gamma=1.0, model=KernelModel(10, (1.0,), (0.1,)))
-    learner = replace(learner, stages="alike", valuation="self")
+    learner = LagrangianConfig(
+        gamma=1.0,
+        model=KernelModel(10, (1.0,), (0.1,)),
+        schedule=Backward(last_step="shared"),
+        ensemble=1,
+    )
     found = fitted_prices(learner, PRICES, log, Work(tmp_path, 7, "cpu"), tmp_path / "p")
-    config = replace(learner, prices=PRICES)
+    config = replace(learner, prices=PRICES, plays="mixture")
     alone = LagrangianFTQ(config).fit(log, seed=7, device="cpu")
     assert np.array_equal(found.costs, alone.costs)
     assert found.policies[0].at_step(0).prices.tolist() == list(PRICES[::-1])
@@ -114,23 +131,29 @@ def test_a_run_that_was_killed_before_it_had_its_data_begins_anew(log, tmp_path,
     assert np.array_equal(found.q_function(log.state), alone.q_function(log.state))
 
 
-def test_a_policy_is_placed_where_it_can_be(log, monkeypatch):
-    def learned(model):
-        return FTQ(replace(NETWORK, model=model)).fit(log, seed=0, device="cpu")
-
-    network, linear = learned(FrontierNet((8,), "free")), learned(LinearModel())
-    assert playable(network, "cpu") is network
+def test_what_was_learned_is_placed_wherever_it_is_kept(log, tmp_path, monkeypatch):
+    work = Work(tmp_path, 7, "cpu")
+    apart = fitted_prices(NETWORK, PRICES, log, work, tmp_path / "apart")
+    learner = LagrangianConfig(gamma=1.0, model=LinearModel(), ensemble=1)
+    several = fitted_prices(learner, PRICES, log, work, tmp_path / "p")
+    carried, rule = carried_price(several, learner), ScriptedPolicy("corridors/safe")
+    assert playable(apart, "cpu") is apart
+    asked = []
     monkeypatch.setattr(training, "torch_device", lambda device: torch.device("meta"))
-    elsewhere = playable(network, "cpu")
-    assert type(elsewhere.q_function).__name__ == "PlacedQ"
-    assert same(elsewhere, network, log.state)
-    assert playable(linear, "cpu") is linear
+    monkeypatch.setattr(LearnedQ, "to", lambda self, device: asked.append((self, device)) or self)
+    for policy in (apart, several, carried, rule):
+        assert type(playable(policy, "cuda")) is type(policy)
+    dial = several.policies[0]
+    functions = [*(policy.q_function for policy in apart.policies), *[dial.q_function] * 2]
+    assert asked == [(function, "cuda") for function in functions]
 
 
 def test_exploring_without_regard_to_costs_takes_what_there_is_of_the_settings():
     spec = bmdp.preset("corridors")
     found = risk_neutral(spec)
-    assert found.learner == FTQConfig(gamma=1.0, model=spec.learner.model)
+    assert found.learner == FTQConfig(
+        gamma=1.0, model=spec.learner.model, schedule=Iterations(10, settled=0.0), ensemble=1
+    )
     how, before = found.exploration, spec.exploration
     assert (how.rounds, how.episodes, how.decay, how.floor, how.hold) == (
         before.rounds,
@@ -139,23 +162,26 @@ def test_exploring_without_regard_to_costs_takes_what_there_is_of_the_settings()
         before.floor,
         before.hold,
     )
-    assert (how.bonus, how.move) == ("none", 0.0)
+    assert (how.optimism, how.count_bonus, how.move) == (0.0, 0.0, 0.0)
 
 
 def test_models_that_are_told_a_budget_become_models_without_one():
     spec = bmdp.preset("paper-driving")
     assert isinstance(spec.learner.model, EncoderNet)
-    network = FrontierNet(spec.learner.model.hidden, "free")
-    assert risk_neutral(spec).learner.model == network
+    before = spec.learner.model
+    network = FrontierNet(before.hidden, "free", regression=before.regression)
+    neutral = risk_neutral(spec).learner
+    assert (neutral.model, neutral.schedule.n) == (network, 15)
     several = all_prices(spec.learner)
-    assert several.model == network
-    assert (several.iterations, several.regression) == (15, spec.learner.regression)
+    assert (several.model, several.schedule) == (network, spec.learner.schedule)
 
 
 def test_prices_share_the_settings_of_budgets():
-    learner = BFTQConfig(gamma=0.5, model=KernelModel(7), folds=4, stages="shared", caution=0.2)
+    learner = BFTQConfig(
+        gamma=0.5, model=KernelModel(7), ensemble=4, schedule=Backward(), caution=0.2
+    )
     found = all_prices(learner)
-    for name in ("gamma", "model", "folds", "stages", "caution"):
+    for name in ("gamma", "model", "ensemble", "schedule", "caution"):
         assert getattr(found, name) == getattr(learner, name)
 
 

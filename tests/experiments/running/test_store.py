@@ -67,10 +67,11 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
         ("spec.json", "{", r"spec\.json is not JSON"),
         (
             "spec.json",
-            '{"schema": 1, "kind": "exploration"}',
+            '{"schema": 2, "kind": "exploration"}',
             r"spec\.json is not of an experiment",
         ),
-        ("spec.json", '{"schema": 2, "kind": "experiment"}', "is of schema 2, newer than 1"),
+        ("spec.json", '{"schema": 3, "kind": "experiment"}', "is of schema 3, newer than 2"),
+        ("spec.json", '{"schema": 1, "kind": "experiment"}', r"was begun by bmdp 0\.1\.0"),
     ],
 )
 def test_a_folder_of_something_else_is_refused(tmp_path, name, text, words):
@@ -95,6 +96,7 @@ def test_what_a_kill_left_of_a_task_is_taken_away_and_nothing_else(folder):
     place.mkdir()
     for name in ("number.json", ".number.json.77.new"):
         (place / name).write_text("{}")
+    (place / "..policy.77.new-a1b2").mkdir()
     (folder.path / ".seed-0-a1b2").mkdir()
     (folder.path / ".seed-1-a1b2").mkdir()
     with folder.held(TASK):

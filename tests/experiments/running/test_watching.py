@@ -6,11 +6,21 @@ import pytest
 from bmdp.experiments.running.boards import Board
 from bmdp.experiments.running.store import ExperimentFolder, Task, tasks_of
 from bmdp.experiments.running.watching import Sight, Watcher, time_left
+from bmdp.learn import Backward, BFTQConfig, EnvConfig, Exploration, Iterations, TrainingSpec
+from bmdp.learn.spec import to_json
 from tiny_experiments import LONG, TRAINING
 
 SEED, OTHER = Task("", 0), Task("", 1)
-RUN = {"schema": 1, "kind": "exploration", "spec": {}}
-RUN["spec"] = {"exploration": {"rounds": 4}, "learner": {"iterations": 4}}
+
+
+def header(schedule):
+    """Of a run of four rounds."""
+    learner = BFTQConfig(gamma=1.0, schedule=schedule)
+    spec = TrainingSpec(EnvConfig("corridors"), learner, Exploration(rounds=4))
+    return {"schema": 2, "kind": "exploration", "spec": to_json(spec)}
+
+
+RUN = header(Iterations(4))
 
 
 class Place:
@@ -24,12 +34,12 @@ class Place:
     def another_watcher(self):
         return Watcher(self.folder, tasks_of(TRAINING, LONG.seeds), lambda: self.seconds)
 
-    def begin(self, task):
+    def begin(self, task, run=RUN):
         place = self.folder.folder_of(task.part, task.seed)
         with self.folder.held(task):
             os.utime(self.folder.lock_of(task), (self.seconds, self.seconds))
         place.mkdir(exist_ok=True)
-        (place / "spec.json").write_text(json.dumps(RUN))
+        (place / "spec.json").write_text(json.dumps(run))
 
     def write(self, task, text, mode="a"):
         path = self.folder.folder_of(task.part, task.seed) / "records.jsonl"
@@ -71,6 +81,27 @@ def test_tasks_wait_work_train_and_are_finished(place):
     seen = place.sight(SEED)
     assert (seen.state, seen.share, seen.seconds) == ("finished", 1.0, 7.0)
     assert place.sight(OTHER).state == "waiting"
+
+
+@pytest.mark.parametrize("schedule", [Backward(), None])
+def test_records_tell_how_many_steps_have_models(place, schedule):
+    place.begin(SEED, header(schedule))
+    place.write(SEED, line(0))
+    assert (place.sight(SEED).state, place.sight(SEED).share) == ("training", 0.0)
+    place.write(SEED, line(0, 0, step=8) + line(0, 1, step=7))
+    assert place.sight(SEED).run.n_iterations == 9
+    assert place.sight(SEED).share == pytest.approx(2 / 90)
+    place.write(SEED, line(1))
+    assert place.sight(SEED).share == pytest.approx(9 / 90)
+
+
+@pytest.mark.parametrize("schedule", [Iterations(), None])
+def test_iterations_that_may_end_early_count_as_all_of_them(place, schedule):
+    place.begin(SEED, header(schedule))
+    place.write(SEED, line(0) + line(0, 0, step=None) + line(0, 1, step=None))
+    assert place.sight(SEED).run.n_iterations == 100
+    place.write(SEED, line(0, 5, step=None, is_last=True))
+    assert place.sight(SEED).share == pytest.approx(1 / 10)
 
 
 def test_a_task_that_failed_is_at_work_no_more(place):

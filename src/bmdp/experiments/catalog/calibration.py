@@ -24,7 +24,8 @@ Paper: the figure of the Lagrangian appendix. Certificates are ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slot_filling import true_frontier
@@ -44,10 +45,16 @@ from bmdp.experiments.parts.measuring import (
 )
 from bmdp.experiments.parts.prices import Prices, all_at_once, one_by_one
 from bmdp.experiments.parts.rivals import PAPER_PRICES
-from bmdp.experiments.parts.training import fitted_prices, playable, rounds_of, trained
-from bmdp.learn.spec import EnvConfig, TrainingSpec
-from bmdp.learn.learners import BFTQConfig
+from bmdp.experiments.parts.training import (
+    changed,
+    explored,
+    fitted_prices,
+    playable,
+    rounds_of,
+    trained,
+)
 from bmdp.learn.presets import preset
+from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import KernelModel
 from bmdp.policies.policy import Policy
 
@@ -91,7 +98,7 @@ def truth(settings: CalibrationSettings, work: Work) -> None:
 
 def multiplier(settings: CalibrationSettings, work: Work) -> None:
     """Tunes prices to budgets, as in the paper, and calibrates the mixture of them."""
-    how, env = settings.priced, settings.priced.exploring.env
+    how, (env, _) = settings.priced, explored(settings.priced.exploring)
     trained(how.exploring, work)
     batch = TransitionBatch.concatenate(rounds_of(work.folder))
     learned = fitted_prices(how.learner, how.prices, batch, work, work.folder / "learning")
@@ -131,7 +138,7 @@ def many_certificates(settings: CalibrationSettings, work: Work) -> None:
 def budgeted_dial(settings: CalibrationSettings, work: Work) -> None:
     """Trains BFTQ, and calibrates its dial."""
     policy = playable(trained(settings.budgeted, work), work.device)
-    env = settings.budgeted.env
+    env, _ = explored(settings.budgeted)
     work.piece("dial", lambda: dial_piece("BFTQ", policy, env, settings, work))
 
 
@@ -157,18 +164,10 @@ def dial_piece(
     }
 
 
-def _smaller(rounds: int, episodes: int, learner: BFTQConfig) -> TrainingSpec:
-    """Our preset of slot-filling, with fewer episodes and another learner."""
-    spec = preset("slot-filling")
-    how = replace(spec.exploration, rounds=rounds, episodes=episodes, decay=5 / rounds / episodes)
-    return replace(spec, learner=learner, exploration=how)
-
-
-def _learner() -> BFTQConfig:
-    """That of our preset."""
-    learner = preset("slot-filling").learner
-    assert isinstance(learner, BFTQConfig)
-    return learner
+def _smaller(rounds: int, episodes: int, **learner: Any) -> TrainingSpec:
+    """Our preset of slot-filling, with fewer episodes and changes of the learner."""
+    exploration = {"rounds": rounds, "episodes": episodes, "decay": 5 / rounds / episodes}
+    return changed(preset("slot-filling"), learner, exploration)
 
 
 def _ours(n_seeds: int, spec: TrainingSpec, n_budgets: int, **sizes: int) -> CalibrationSettings:
@@ -179,14 +178,14 @@ def _ours(n_seeds: int, spec: TrainingSpec, n_budgets: int, **sizes: int) -> Cal
 
 def _smoke() -> CalibrationSettings:
     model = KernelModel(20, (2.0,), (1e-1,))
-    spec = _smaller(2, 50, replace(_learner(), n_budgets=5, folds=2, model=model))
+    spec = _smaller(2, 50, n_budgets=5, ensemble=2, model=model)
     sizes = {"n_curve": 60, "n_tests": 100, "n_calibrating": 60, "n_bins": 2}
     return _ours(2, spec, 6, **sizes, calibrations=20)
 
 
 def _quick() -> CalibrationSettings:
     model = KernelModel(100, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0))
-    spec = _smaller(5, 600, replace(_learner(), model=model))
+    spec = _smaller(5, 600, model=model)
     sizes = {"n_curve": 1000, "n_tests": 5000, "n_calibrating": 2000}
     return _ours(2, spec, 11, **sizes, calibrations=200)
 

@@ -86,7 +86,7 @@ EXPERIMENT = Experiment(
             tasks=("corridors", "slot-filling"),
             methods=("bftq", "coin", "scripted"),
             changes=(
-                *("exploration.rounds=2", "exploration.episodes=60", "learner.folds=2"),
+                *("exploration.rounds=2", "exploration.episodes=60", "learner.ensemble=2"),
                 *("learner.n_budgets=5", "learner.model.centres=20"),
                 *("learner.model.lengths=[2.0]", "learner.model.ridges=[0.1]"),
             ),
@@ -97,7 +97,7 @@ EXPERIMENT = Experiment(
             tasks=("corridors", "slot-filling"),
             methods=_WITHOUT_NETWORKS,
             changes=(
-                *("exploration.rounds=6", "learner.folds=3", "learner.n_budgets=11"),
+                *("exploration.rounds=6", "learner.ensemble=3", "learner.n_budgets=11"),
                 *("learner.model.centres=150", "learner.model.lengths=[0.35, 0.6, 1.0, 2.0, 4.0]"),
                 "learner.model.ridges=[0.001, 0.01, 0.1]",
             ),

@@ -18,11 +18,19 @@ from bmdp.experiments.experiment import Experiment, Work
 from bmdp.experiments.parts.executions import learned_dial
 from bmdp.experiments.parts.exploration import exploration_piece
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly, truth_piece
-from bmdp.experiments.parts.training import playable, risk_neutral, rounds_of, trained, trained_from
-from bmdp.learn.spec import TrainingSpec
+from bmdp.experiments.parts.training import (
+    changed,
+    explored,
+    playable,
+    risk_neutral,
+    rounds_of,
+    trained,
+    trained_from,
+)
 from bmdp.learn.learners import BFTQConfig
 from bmdp.learn.presets import preset
-from bmdp.models import KernelModel
+from bmdp.learn.spec import TrainingSpec
+from bmdp.models import EncoderNet, KernelModel
 
 
 @dataclass(frozen=True)
@@ -70,12 +78,13 @@ def without_costs(settings: Settings, work: Work) -> None:
     batch = TransitionBatch.concatenate(rounds_of(exploring))
     policy = playable(trained_from(batch, settings.learner, work, learning), work.device)
     asked = testing.budgets, testing.n_episodes, work.seed
-    work.piece("evaluation", lambda: evaluation_piece(policy, spec.env, *asked))
+    env, _ = explored(spec)
+    work.piece("evaluation", lambda: evaluation_piece(policy, env, *asked))
 
 
 def truth(settings: Settings, work: Work) -> None:
     """Finds the true frontier."""
-    how, task = settings.truth, Corridors(**settings.sensitive.env.settings)
+    how, task = settings.truth, Corridors(**explored(settings.sensitive)[0].settings)
     work.piece(
         "truth",
         lambda: truth_piece(
@@ -104,7 +113,9 @@ def _paper() -> Settings:
     """
     spec = preset("paper-corridors")
     assert isinstance(spec.learner, BFTQConfig)
-    learner = replace(spec.learner, labels="uniform", n_labels=10)
+    assert isinstance(spec.learner.model, EncoderNet)
+    network = replace(spec.learner.model, labels="uniform", n_labels=10)
+    learner = replace(spec.learner, model=network)
     testing = Trials(evenly(10), 1000, evenly(21), n_shown=8)
     return Settings(4, spec, preset("paper-corridors-ftq"), learner, testing)
 
@@ -116,27 +127,17 @@ def _best() -> Settings:
 
 def _quick() -> Settings:
     """Our preset with fewer rounds, and with fewer bumps and budgets."""
-    spec = preset("corridors")
-    assert isinstance(spec.learner, BFTQConfig)
     model = KernelModel(200, (0.2, 0.35, 0.6, 1.0), (1e-3, 1e-2, 1e-1))
-    spec = replace(
-        spec,
-        learner=replace(spec.learner, n_budgets=11, folds=2, model=model),
-        exploration=replace(spec.exploration, rounds=8),
-    )
+    learner = {"n_budgets": 11, "ensemble": 2, "model": model}
+    spec = changed(preset("corridors"), learner, {"rounds": 8})
     return _ours(2, spec, Trials(evenly(21), 2000, evenly(21), 8), Truth(17, 20_000))
 
 
 def _smoke() -> Settings:
     """Hardly anything."""
-    spec = preset("corridors")
-    assert isinstance(spec.learner, BFTQConfig)
-    model = KernelModel(30, (0.6,), (1e-2,))
-    spec = replace(
-        spec,
-        learner=replace(spec.learner, n_budgets=5, folds=2, model=model),
-        exploration=replace(spec.exploration, rounds=2, episodes=50, decay=0.02),
-    )
+    learner = {"n_budgets": 5, "ensemble": 2, "model": KernelModel(30, (0.6,), (1e-2,))}
+    exploration = {"rounds": 2, "episodes": 50, "decay": 0.02}
+    spec = changed(preset("corridors"), learner, exploration)
     testing = Trials((0.0, 0.5, 1.0), 100, evenly(5), 8)
     return _ours(2, spec, testing, Truth(7, 2_000, 0.05))
 

@@ -6,7 +6,7 @@ appendix.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from bmdp.evaluate.rollouts import Evaluation
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly
 from bmdp.experiments.parts.prices import Settings, all_at_once, bftq, ftq, one_by_one
-from bmdp.learn.spec import EnvConfig, TrainingSpec
-from bmdp.learn.learners import BFTQConfig
+from bmdp.experiments.parts.training import changed, explored
 from bmdp.learn.presets import preset
+from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import KernelModel
 
 PAPER_PRICES = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
@@ -36,7 +36,7 @@ def scripts(settings: Settings, work: Work) -> None:
     """Measures policies that were written by hand; they read the kinematics of cars."""
     kept = {
         name: value
-        for name, value in settings.budgeted.env.settings.items()
+        for name, value in explored(settings.budgeted)[0].settings.items()
         if name not in ("observation", "observe_time", "ttc_seconds")
     }
     env = EnvConfig("two-way", kept)
@@ -80,30 +80,23 @@ def _best() -> Settings:
 
 def _quick() -> Settings:
     """Our preset with fewer episodes, and with fewer bumps."""
-    spec = _explored(6, 300)
-    assert isinstance(spec.learner, BFTQConfig)
     model = KernelModel(200, (2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1))
-    spec = replace(spec, learner=replace(spec.learner, model=model))
+    spec = changed(_explored(6, 300), {"model": model}, {})
     return _ours(2, spec, Trials(evenly(21), 1000, evenly(21), 3))
 
 
 def _explored(rounds: int, episodes: int) -> TrainingSpec:
     """Our preset with so many episodes; the last round has the same share of random actions."""
     spec = preset("two-way")
-    how = spec.exploration
+    _, how = explored(spec)
     decay = how.decay * how.rounds * how.episodes / (rounds * episodes)
-    return replace(spec, exploration=replace(how, rounds=rounds, episodes=episodes, decay=decay))
+    return changed(spec, {}, {"rounds": rounds, "episodes": episodes, "decay": decay})
 
 
 def _smoke() -> Settings:
     """Hardly anything."""
-    spec = preset("two-way")
-    assert isinstance(spec.learner, BFTQConfig)
-    learner = replace(
-        spec.learner, n_budgets=5, model=KernelModel(20, (4.0,), (1e-1,)), stages="alike"
-    )
-    explored = replace(spec.exploration, rounds=2, episodes=50, decay=0.02)
-    spec = replace(spec, learner=learner, exploration=explored)
+    learner = {"n_budgets": 5, "model": KernelModel(20, (4.0,), (1e-1,))}
+    spec = changed(preset("two-way"), learner, {"rounds": 2, "episodes": 50, "decay": 0.02})
     return _ours(2, spec, Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 3))
 
 

@@ -6,7 +6,7 @@ of the appendix.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bmdp.envs.slot_filling import SlotFilling, true_frontier
 from bmdp.experiments.experiment import Experiment, Work
@@ -14,9 +14,9 @@ from bmdp.experiments.parts import prices
 from bmdp.experiments.parts.measuring import Trials, evenly, truth_piece
 from bmdp.experiments.parts.prices import all_at_once, bftq, ftq, one_by_one
 from bmdp.experiments.parts.rivals import PAPER_PRICES
-from bmdp.learn.spec import TrainingSpec
-from bmdp.learn.learners import BFTQConfig
+from bmdp.experiments.parts.training import changed, explored
 from bmdp.learn.presets import preset
+from bmdp.learn.spec import TrainingSpec
 from bmdp.models import KernelModel
 
 PRICES = (0.0, 15.0, 30.0, 50.0, 60.0, 62.5, 65.0, 67.5, 70.0, 75.0, 80.0, 100.0)
@@ -43,7 +43,7 @@ class Settings(prices.Settings):
 
 def truth(settings: Settings, work: Work) -> None:
     """Finds the true frontier."""
-    task, n_bins = SlotFilling(**settings.budgeted.env.settings), settings.n_bins
+    task, n_bins = SlotFilling(**explored(settings.budgeted)[0].settings), settings.n_bins
     work.piece("truth", lambda: truth_piece(true_frontier(task, n_bins=n_bins), {"n_bins": n_bins}))
 
 
@@ -69,26 +69,17 @@ def _best() -> Settings:
 
 def _quick() -> Settings:
     """Our preset with fewer rounds and models."""
-    spec = preset("slot-filling")
-    assert isinstance(spec.learner, BFTQConfig)
     model = KernelModel(100, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0))
-    spec = replace(
-        spec,
-        learner=replace(spec.learner, model=model),
-        exploration=replace(spec.exploration, rounds=5, episodes=600, decay=0.0015),
-    )
+    exploration = {"rounds": 5, "episodes": 600, "decay": 0.0015}
+    spec = changed(preset("slot-filling"), {"model": model}, exploration)
     return _ours(2, spec, Trials(evenly(21), 2000, evenly(21), 4))
 
 
 def _smoke() -> Settings:
     """Hardly anything."""
-    spec = preset("slot-filling")
-    assert isinstance(spec.learner, BFTQConfig)
-    spec = replace(
-        spec,
-        learner=replace(spec.learner, n_budgets=5, folds=2, model=KernelModel(20, (2.0,), (1e-1,))),
-        exploration=replace(spec.exploration, rounds=2, episodes=50, decay=0.02),
-    )
+    learner = {"n_budgets": 5, "ensemble": 2, "model": KernelModel(20, (2.0,), (1e-1,))}
+    exploration = {"rounds": 2, "episodes": 50, "decay": 0.02}
+    spec = changed(preset("slot-filling"), learner, exploration)
     return _ours(2, spec, Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 4), n_bins=2)
 
 

@@ -13,13 +13,12 @@ from bmdp.experiments.experiment import Piece, Work
 from bmdp.experiments.parts.measuring import evaluation_piece, evenly, other_seed, truth_piece
 from bmdp.experiments.parts.moved_dial import moves
 from bmdp.experiments.parts.rivals import METHODS, Learned, Lesson, shown_env
-from bmdp.experiments.parts.training import playable, rounds_of, trained
-from bmdp.learn.spec import EnvConfig, TrainingSpec
+from bmdp.experiments.parts.training import explored, playable, rounds_of, trained
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import RunFolder
-from bmdp.learn.spec import with_setting
-from bmdp.policies.portfolio import Certificate
+from bmdp.learn.spec import EnvConfig, TrainingSpec, with_setting
 from bmdp.policies.policy import Policy
+from bmdp.policies.portfolio import Certificate
 
 CONFIDENCE = 0.95
 """Of a calibrated dial."""
@@ -44,9 +43,7 @@ class Task:
 
 TASKS = {
     "corridors": Task("corridors", ("env.observe_time=true",), 4),
-    "routes-4": Task(
-        "corridors", ("env.observe_time=true", "env.routes=4", "learner.slope_cap=50"), 4
-    ),
+    "routes-4": Task("corridors", ("env.observe_time=true", "env.routes=4"), 4),
     "slot-filling": Task("slot-filling", (), 3),
 }
 """By name."""
@@ -102,7 +99,7 @@ def method_piece(name: str, lesson: Lesson, how: Measuring) -> Piece:
     """
     learned = METHODS[name].learn(lesson)
     policy = playable(learned.policy, lesson.device)
-    env = shown_env(lesson.spec.env, policy_is_scripted=name == "scripted")
+    env = shown_env(lesson.env, policy_is_scripted=name == "scripted")
     begin = time.perf_counter()
     seed = other_seed(lesson.seed, "comparison/test")
     piece: Piece = {
@@ -164,7 +161,7 @@ def certificate_piece(certificate: Certificate) -> Piece:
 
 def task_truth(name: str, how: Measuring) -> Piece:
     """Returns the true frontier of a task: it takes up to a minute."""
-    env = spec_of(TASKS[name]).env
+    env, _ = explored(spec_of(TASKS[name]))
     kept = {k: v for k, v in env.settings.items() if k not in ("observe_time", "features")}
     if env.id == "slot-filling":
         found = slot_filling.true_frontier(n_bins=how.bins)

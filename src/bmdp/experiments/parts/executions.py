@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bmdp.arrays import FloatArray
 from bmdp.envs.tasks import Task
 from bmdp.errors import PolicyError
 from bmdp.experiments.experiment import Piece, Work
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, rounded, where
 from bmdp.experiments.parts.scenes import episode_of, layout_of
 from bmdp.experiments.parts.traces import played, started, task_of
-from bmdp.experiments.parts.training import playable, trained
-from bmdp.frontier import Frontier, Mixture, hull_mixture
+from bmdp.experiments.parts.training import explored, playable, trained
+from bmdp.frontier import Frontier, hull_mixture
 from bmdp.learn.spec import EnvConfig, TrainingSpec
-from bmdp.policies.hull import HullPolicy, augmented_actions
+from bmdp.policies.hull import HullPolicy, HullRule, augmented_actions
 from bmdp.policies.policy import BudgetedPolicy
 
 
 def learned_dial(spec: TrainingSpec, testing: Trials, work: Work) -> None:
     """Explores and learns in the folder of the work, and measures and shows what was learned."""
     policy = playable(trained(spec, work), work.device)
-    asked = testing.budgets, testing.n_episodes, work.seed
-    found = work.piece("evaluation", lambda: evaluation_piece(policy, spec.env, *asked))
-    work.piece("executions", lambda: executions_piece(policy, spec.env, testing, work.seed, found))
-    work.piece("hull", lambda: hull_piece(policy, spec.env, testing.hull_budget, work.seed))
+    env, asked = explored(spec)[0], (testing.budgets, testing.n_episodes, work.seed)
+    found = work.piece("evaluation", lambda: evaluation_piece(policy, env, *asked))
+    work.piece("executions", lambda: executions_piece(policy, env, testing, work.seed, found))
+    work.piece("hull", lambda: hull_piece(policy, env, testing.hull_budget, work.seed))
 
 
 def executions_piece(
@@ -44,8 +46,8 @@ def executions_piece(
     """
     task = task_of(env)
     traces = [played(policy, task, budget, testing.n_shown, seed) for budget in testing.dial]
-    first = first_decision(policy)
-    frontier = first.frontier(task.observe(traces[0][0].states[0])[0])
+    first, state = first_decision(policy), task.observe(traces[0][0].states[0])[0]
+    frontier = first.frontier(state)
     measured = evaluation
     if evaluation["budgets"] != list(testing.dial):
         measured = evaluation_piece(policy, env, testing.dial, testing.n_episodes, seed)
@@ -63,7 +65,7 @@ def executions_piece(
             "rewards": rounded(frontier.rewards),
             "labels": _labels(first, frontier, task),
         },
-        "choices": [_choice(hull_mixture(frontier, budget)) for budget in testing.dial],
+        "choices": [_choice(first, state, budget) for budget in testing.dial],
         "realised": realised,
         "layout": layout_of(task),
         "episodes": [[episode_of(task, trace) for trace in of_budget] for of_budget in traces],
@@ -73,19 +75,18 @@ def executions_piece(
 def hull_piece(policy: BudgetedPolicy, env: EnvConfig, budget: float, seed: int) -> Piece:
     """Returns all augmented actions at the first state of the first episode, and their frontier.
 
-    Points are as the policy expects them, those that its slope cap takes away included.
+    Points are as the policy expects them, those that its rule leaves out included.
     """
     task, first = task_of(env), first_decision(policy)
     state = task.observe(started(task, 1, seed).state)[0]
-    q_r, q_c = first.q_function(state[None])
-    costs = np.maximum(np.asarray(q_c, np.float64).ravel(), first.rule.cost_floor)
+    every = replace(first, rule=HullRule(first.rule.costs_from_zero)).points(state[None])
     frontier = first.frontier(state)
     assert frontier.index is not None
-    actions, handed_on = augmented_actions(np.arange(len(costs)), first.beta_grid)
+    actions, handed_on = augmented_actions(np.arange(every.costs.size), first.beta_grid)
     return {
         "state": rounded(state),
-        "costs": rounded(costs, 5),
-        "rewards": rounded(np.asarray(q_r, np.float64).ravel(), 3),
+        "costs": rounded(every.costs[0], 5),
+        "rewards": rounded(every.rewards[0], 3),
         "action": actions.tolist(),
         "handed_on": rounded(handed_on),
         "action_names": list(task.action_names),
@@ -95,7 +96,7 @@ def hull_piece(policy: BudgetedPolicy, env: EnvConfig, budget: float, seed: int)
             "index": frontier.index.tolist(),
         },
         "budget": budget,
-        "mixture": _choice(hull_mixture(frontier, budget)),
+        "mixture": _choice(first, state, budget),
     }
 
 
@@ -122,8 +123,13 @@ def _labels(first: HullPolicy, frontier: Frontier, task: Task) -> list[str]:
     ]
 
 
-def _choice(mixture: Mixture) -> Piece:
-    """Which vertices are played, and what they promise."""
+def _choice(first: HullPolicy, state: FloatArray, budget: float) -> Piece:
+    """Which vertices are played at a budget, and what they promise.
+
+    A budget that is hardly short of the first vertex plays that one, by the policy's own rule.
+    """
+    held = float(first.points(state[None]).raised(np.array([budget]))[0, 0])
+    mixture = hull_mixture(first.frontier(state), held)
     return {
         "lower": mixture.lower,
         "upper": mixture.upper,

@@ -11,7 +11,7 @@ from bmdp.experiments.experiment import Piece
 from bmdp.experiments.parts.measuring import rounded
 from bmdp.experiments.parts.scenes import layout_of
 from bmdp.experiments.parts.traces import task_of
-from bmdp.experiments.parts.training import rounds_of
+from bmdp.experiments.parts.training import explored, rounds_of
 from bmdp.learn.spec import Exploration, TrainingSpec
 
 _MOST_SHOWN = 30  # episodes of a round
@@ -24,11 +24,11 @@ def exploration_piece(spec: TrainingSpec, folder: Path) -> Piece:
         spec: of the run.
         folder: of the run.
     """
-    rounds = rounds_of(folder)
+    env, how = explored(spec)
     return {
-        "env": spec.env.id,
-        "rounds": [_round(i, batch, spec.exploration) for i, batch in enumerate(rounds)],
-        "layout": layout_of(task_of(spec.env)),
+        "env": env.id,
+        "rounds": [_round(i, batch, how) for i, batch in enumerate(rounds_of(folder))],
+        "layout": layout_of(task_of(env)),
     }
 
 

@@ -17,10 +17,9 @@ from bmdp.evaluate.rollouts import Evaluation, evaluate
 from bmdp.evaluate.statistics import mean_interval
 from bmdp.evaluate.workers import play_plans
 from bmdp.experiments.experiment import Piece
-from bmdp.learn.spec import EnvConfig
-from bmdp.learn.spec import plain
-from bmdp.policies.portfolio import Portfolio
+from bmdp.learn.spec import EnvConfig, plain
 from bmdp.policies.policy import BudgetedPolicy
+from bmdp.policies.portfolio import Portfolio
 from bmdp.randomness import named_generator
 
 

@@ -29,15 +29,16 @@ from bmdp.experiments.parts.measuring import (
 from bmdp.experiments.parts.training import (
     all_prices,
     carried_price,
+    explored,
     fitted_prices,
     playable,
     rounds_of,
     trained,
 )
-from bmdp.learn.spec import TrainingSpec
 from bmdp.learn.learners import BFTQConfig, FTQConfig, LagrangianConfig
 from bmdp.learn.presets import preset
-from bmdp.storage import save_policy
+from bmdp.learn.runs import save_policy
+from bmdp.learn.spec import TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def ftq(settings: Settings, work: Work) -> None:
     What the mixture goes by is measured in other episodes than the mixture itself.
     """
     how, testing = settings.priced, settings.testing
-    env, exploring = how.exploring.env, work.folder / "exploring"
+    (env, _), exploring = explored(how.exploring), work.folder / "exploring"
     trained(how.exploring, work, exploring)
     batch = TransitionBatch.concatenate(rounds_of(exploring))
     learned = fitted_prices(how.learner, how.prices, batch, work, work.folder / "learning")

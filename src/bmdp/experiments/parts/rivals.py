@@ -16,15 +16,22 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.envs import ScriptedPolicy
 from bmdp.evaluate import measure_portfolio
-from bmdp.experiments.parts.training import all_prices, playable
-from bmdp.learn.learners import BFTQ
-from bmdp.learn.spec import EnvConfig, TrainingSpec
-from bmdp.learn.fit import TrainedPolicy, reward_scale
-from bmdp.learn.learners import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
-from bmdp.learn.learners import FTQ
-from bmdp.learn.learners import PricedDial, fit_prices
+from bmdp.experiments.parts.training import all_prices, explored, playable
+from bmdp.learn.fit import Backward, Iterations
+from bmdp.learn.learners import (
+    BFTQ,
+    FTQ,
+    BFTQConfig,
+    FTQConfig,
+    LagrangianConfig,
+    LagrangianFTQ,
+    portfolio_of,
+    schedule_of,
+)
 from bmdp.learn.presets import preset
-from bmdp.policies import Portfolio
+from bmdp.learn.spec import EnvConfig, TrainingSpec
+from bmdp.models import FrontierNet
+from bmdp.policies import MultiplierPolicy, Portfolio, PriceDial
 from bmdp.policies.policy import Policy
 
 PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
@@ -37,7 +44,7 @@ SCRIPTS = {
 """By task, a rule that is safe and one that is not."""
 
 _CORRIDORS_SCALE = 5.0  # of prices there, as rewards are larger
-_PRICES = 10 ** (np.arange(8, -9, -1) / 4)  # of a unit of cost, in reward scales
+_PRICES = 10 ** (np.arange(8, -9, -1) / 4)  # of a unit of cost, in largest rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +67,17 @@ class Lesson:
     task: str
     spec: TrainingSpec
     batch: TransitionBatch
-    explored: TrainedPolicy
+    explored: Policy
     seconds: float
     seed: int
     device: str
     n_measuring: int = 1000
-    fits: dict[LagrangianConfig, tuple[PricedDial, float]] = field(default_factory=dict)
+    fits: dict[LagrangianConfig, tuple[PriceDial, float]] = field(default_factory=dict)
+
+    @property
+    def env(self) -> EnvConfig:
+        """Where it was explored."""
+        return explored(self.spec)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +127,7 @@ def _bftq(lesson: Lesson) -> Learned:
 
 def _paper_bftq(lesson: Lesson) -> Learned:
     """The paper's network and rules."""
-    config = preset(f"paper-{lesson.spec.env.id}").learner
+    config = preset(f"paper-{lesson.env.id}").learner
     assert isinstance(config, BFTQConfig)
     begin = time.perf_counter()
     policy = BFTQ(config).fit(lesson.batch, seed=lesson.seed, device=lesson.device)
@@ -123,28 +135,32 @@ def _paper_bftq(lesson: Lesson) -> Learned:
 
 
 def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
-    """Prices, played in one of several ways."""
+    """Prices, played in one of two ways."""
 
     def learn(lesson: Lesson) -> Learned:
         assert isinstance(lesson.spec.learner, BFTQConfig)
-        config = all_prices(lesson.spec.learner)
-        scale = reward_scale(config, lesson.batch.reward)
-        settings: dict[str, Any] = {"prices": (np.inf, *(scale * _PRICES), 0.0)} | changes
-        config = replace(config, **settings)
+        largest = float(np.abs(lesson.batch.reward).max()) or 1.0
+        settings: dict[str, Any] = {"prices": (np.inf, *(largest * _PRICES), 0.0)} | changes
+        config = replace(all_prices(lesson.spec.learner), **settings)
         dial, seconds = _prices(lesson, config)
-        n_models = _n_models(config, lesson)
-        n_models *= 1 if config.model.covers_grid else len(dial.prices)
-        return Learned(dial.policy(config), n_models, seconds)
+        policy: Policy = MultiplierPolicy(dial, *config.budget_range)
+        if config.plays == "mixture":
+            policy = portfolio_of(dial, lesson.batch)
+        return Learned(policy, _n_models(config, lesson), seconds)
 
     return learn
 
 
 def _networks(lesson: Lesson) -> Learned:
     """The paper's FTQ(lambda): a network for each of its prices, and the curve by rollouts."""
-    ftq = preset(f"paper-{lesson.spec.env.id}-ftq").learner
+    ftq = preset(f"paper-{lesson.env.id}-ftq").learner
     assert isinstance(ftq, FTQConfig)
-    scale = 1.0 if lesson.spec.env.id == "slot-filling" else _CORRIDORS_SCALE
-    ftq = replace(ftq, regression=replace(ftq.regression, stop_loss=None), stop_delta=0.0)
+    network, schedule = ftq.model, ftq.schedule
+    assert isinstance(network, FrontierNet)
+    assert isinstance(schedule, Iterations)
+    whole = replace(network, regression=replace(network.regression, stop_loss=None))
+    ftq = replace(ftq, model=whole, schedule=replace(schedule, stop_loss=0.0))
+    scale = 1.0 if lesson.env.id == "slot-filling" else _CORRIDORS_SCALE
     begin = time.perf_counter()
     networks = tuple(
         FTQ(replace(ftq, price=scale * price)).fit(
@@ -156,14 +172,14 @@ def _networks(lesson: Lesson) -> Learned:
     members, nothing = np.arange(len(networks)), np.zeros(len(networks))
     policy = playable(Portfolio(networks, members, nothing, nothing, nothing), lesson.device)
     learned = Learned(policy, len(networks), seconds)
-    return _measured(learned, policy, lesson, lesson.spec.env)
+    return _measured(learned, policy, lesson, lesson.env)
 
 
 def _scripted(lesson: Lesson) -> Learned:
     """A coin between two rules written by hand, whose costs were measured."""
     safe, risky = (ScriptedPolicy(name) for name in SCRIPTS[lesson.task])
     coin = Portfolio.coin(safe, risky, 0.0, 1.0)
-    env = shown_env(lesson.spec.env, policy_is_scripted=True)
+    env = shown_env(lesson.env, policy_is_scripted=True)
     return _measured(Learned(coin, 0, 0.0), coin, lesson, env)
 
 
@@ -171,8 +187,8 @@ METHODS: dict[str, Method] = {
     "bftq": Method("BFTQ", _bftq),
     "bftq-paper": Method("BFTQ, paper's network", _paper_bftq),
     "ftq-paper": Method("FTQ(lambda), paper's networks", _networks),
-    "ftq-mixture": Method("FTQ(lambda), mixture", _lagrangian()),
-    "coin": Method("coin", _lagrangian(prices=(np.inf, 0.0))),
+    "ftq-mixture": Method("FTQ(lambda), mixture", _lagrangian(plays="mixture")),
+    "coin": Method("coin", _lagrangian(prices=(np.inf, 0.0), plays="mixture")),
     "multiplier": Method("carried price", _lagrangian(plays="carried")),
     "scripted": Method("scripted", _scripted, tuple(SCRIPTS)),
 }
@@ -182,13 +198,14 @@ WITH_NETWORKS = ("bftq-paper", "ftq-paper")
 """Methods that take a GPU."""
 
 
-def _prices(lesson: Lesson, config: LagrangianConfig) -> tuple[PricedDial, float]:
+def _prices(lesson: Lesson, config: LagrangianConfig) -> tuple[PriceDial, float]:
     """A policy for each price, and seconds that it took, whichever way they are played."""
-    key = replace(config, plays="mixture")
+    key = replace(config, plays="carried")
     if key not in lesson.fits:
         begin = time.perf_counter()
-        found = fit_prices(key, lesson.batch, seed=lesson.seed, device=lesson.device)
-        lesson.fits[key] = found, time.perf_counter() - begin
+        found = LagrangianFTQ(key).fit(lesson.batch, seed=lesson.seed, device=lesson.device)
+        assert isinstance(found, MultiplierPolicy)
+        lesson.fits[key] = found.dial, time.perf_counter() - begin
     return lesson.fits[key]
 
 
@@ -207,9 +224,11 @@ def _measured(found: Learned, policy: Policy, lesson: Lesson, env: EnvConfig) ->
     )
 
 
-def _n_models(config: FitConfig, lesson: Lesson) -> int:
+def _n_models(config: BFTQConfig | LagrangianConfig, lesson: Lesson) -> int:
     """Regressions that are kept: one, or one for each step, of each model that acts."""
-    assert lesson.batch.step is not None
-    n_steps = int(lesson.batch.step.max()) + 1 if config.stages != "none" else 1
-    n_acting = 1 if config.acting == "pooled" else config.n_models
-    return n_steps * n_acting
+    n_steps = 1
+    if isinstance(schedule_of(config, lesson.batch), Backward):
+        assert lesson.batch.step is not None
+        n_steps = int(lesson.batch.step.max()) + 1
+    is_pooled = config.pooled and config.caution == 0
+    return n_steps * (1 if is_pooled else config.ensemble)

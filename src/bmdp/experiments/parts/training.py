@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, StoreError
 from bmdp.experiments.experiment import Work
-from bmdp.learn.spec import DataSpec, Exploration, TrainingSpec
-from bmdp.learn.fit import TrainedPolicy
-from bmdp.learn.learners import BFTQConfig, FitConfig, FTQConfig, LagrangianConfig
-from bmdp.learn.learners import FTQ
-from bmdp.learn.learners import LagrangianFTQ
-from bmdp.learn.runs import POLICY, SPEC, RunFolder, discard
-from bmdp.learn.runs import resume, spec_of, train, train_from_data
-from bmdp.storage import FitKeeper, save_policy
-from bmdp.models import EncoderNet, FrontierNet, Model
-from bmdp.models.networks import torch_device
-from bmdp.models.placing import placed
-from bmdp.policies.policy import load_policy
-from bmdp.policies.prices import MultiplierPolicy, PriceDials
-from bmdp.policies.portfolio import Portfolio
-from bmdp.policies.policy import BudgetedPolicy
+from bmdp.learn.fit import Iterations, torch_device
+from bmdp.learn.learners import (
+    FTQ,
+    BFTQConfig,
+    FTQConfig,
+    LagrangianConfig,
+    LagrangianFTQ,
+    Learner,
+    of_kind,
+)
+from bmdp.learn.runs import (
+    POLICY,
+    FitKeeper,
+    RunFolder,
+    discard,
+    resume,
+    save_policy,
+    spec_of,
+    train,
+    train_from_data,
+)
+from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
+from bmdp.models import EncoderNet, FrontierNet, LearnedQ, Regressor
+from bmdp.policies.policy import BudgetedPolicy, load_policy
+from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
+from bmdp.storage import SPEC
 
 AnyPolicy = TypeVar("AnyPolicy", bound=BudgetedPolicy)
 
-_FIT = "fit.safetensors"
+_FIT = "fit"
+_N_ITERATIONS = 10  # of fitted Q-iteration without regard to costs
 
 
-def trained(spec: TrainingSpec, work: Work, folder: Path | None = None) -> TrainedPolicy:
+def trained(spec: TrainingSpec, work: Work, folder: Path | None = None) -> Any:
     """Explores and learns, or goes on with that.
 
     Args:
@@ -50,22 +63,20 @@ def trained(spec: TrainingSpec, work: Work, folder: Path | None = None) -> Train
     return resume(place)
 
 
-def trained_from(
-    batch: TransitionBatch, learner: BFTQConfig | FTQConfig, work: Work, folder: Path
-) -> TrainedPolicy:
+def trained_from(batch: TransitionBatch, learner: Learner, work: Work, folder: Path) -> Any:
     """Learns from a log, or goes on with that.
 
     Raises:
         StoreError: if the folder holds a run of other settings, or something else.
     """
-    if _is_begun(folder, DataSpec(learner), work):
+    if _is_begun(folder, TrainingSpec(None, learner, None), work):
         if RunFolder(folder).batch(0) is not None:
             return resume(folder)
         discard(folder)  # it was killed before it had its data
     return train_from_data(batch, learner, folder, seed=work.seed, device=work.device)
 
 
-def _is_begun(folder: Path, spec: TrainingSpec | DataSpec, work: Work) -> bool:
+def _is_begun(folder: Path, spec: TrainingSpec, work: Work) -> bool:
     """Whether there is such a run; an empty folder is none, and is taken away."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
@@ -75,6 +86,27 @@ def _is_begun(folder: Path, spec: TrainingSpec | DataSpec, work: Work) -> bool:
     if spec_of(run) != spec or run.header.get("seed") != work.seed:
         raise StoreError(f"{folder} holds a run of other settings: choose another folder.")
     return True
+
+
+def explored(spec: TrainingSpec) -> tuple[EnvConfig, Exploration]:
+    """Returns where a spec explores, and how.
+
+    Raises:
+        ConfigError: if it learns from a log.
+    """
+    if spec.env is None or spec.exploration is None:
+        raise ConfigError("TrainingSpec needs env and exploration to explore.")
+    return spec.env, spec.exploration
+
+
+def changed(
+    spec: TrainingSpec, learner: Mapping[str, Any], exploration: Mapping[str, Any]
+) -> TrainingSpec:
+    """Returns settings with some of the learner and of the exploration changed."""
+    _, how = explored(spec)
+    return replace(
+        spec, learner=replace(spec.learner, **learner), exploration=replace(how, **exploration)
+    )
 
 
 def rounds_of(folder: Path) -> list[TransitionBatch]:
@@ -101,7 +133,7 @@ def fitted(
         folder.mkdir(parents=True, exist_ok=True)
         policy = learner.fit(batch, seed=work.seed, device=work.device, keeper=keeper)
         save_policy(policy, place)
-    keeper.path.unlink(missing_ok=True)
+    keeper.discard()
     return load_policy(place)
 
 
@@ -140,39 +172,53 @@ def fitted_prices(
 def carried_price(learned: Portfolio, learner: LagrangianConfig) -> MultiplierPolicy:
     """Returns the policy that carries a price, of prices that were learned at once."""
     (dial,) = learned.policies
-    return MultiplierPolicy(cast(PriceDials, dial), *learner.budget_range)
+    return MultiplierPolicy(cast(PriceDial, dial), *learner.budget_range)
 
 
 def playable(policy: AnyPolicy, device: str) -> AnyPolicy:
-    """Returns the policy on a device, or as it is if it cannot be there."""
+    """Returns the policy with what it has learned on a device."""
     if torch_device(device).type == "cpu":
         return policy
-    try:
-        return cast(AnyPolicy, placed(policy, device))
-    except ConfigError:
-        return policy
+    return cast(AnyPolicy, _placed(policy, device))
+
+
+def _placed(policy: Any, device: str) -> Any:
+    """A policy whose learned Q-functions are computed on a device."""
+    if isinstance(policy, Portfolio):
+        return replace(policy, policies=tuple(_placed(one, device) for one in policy.policies))
+    if isinstance(policy, CalibratedPolicy):
+        return replace(policy, portfolio=_placed(policy.portfolio, device))
+    if isinstance(policy, MultiplierPolicy):
+        return replace(policy, dial=_placed(policy.dial, device))
+    values = getattr(policy, "q_function", None)
+    return replace(policy, q_function=values.to(device)) if isinstance(values, LearnedQ) else policy
 
 
 def risk_neutral(spec: TrainingSpec) -> TrainingSpec:
-    """Returns the same exploration without regard to costs, by fitted Q-iteration."""
-    budgeted, how = spec.learner, spec.exploration
+    """Returns the same exploration without regard to costs, by fitted Q-iteration as in the paper.
+
+    One model is fitted again and again, whatever the schedule of the budgeted learner.
+    """
+    budgeted, (env, how) = spec.learner, explored(spec)
+    by_iterations = isinstance(budgeted.schedule, Iterations)
     learner = FTQConfig(
         gamma=budgeted.gamma,
-        model=_of_one(budgeted.model),
-        regression=budgeted.regression,
-        iterations=budgeted.iterations,
+        model=_without_budgets(budgeted.model),
+        schedule=budgeted.schedule if by_iterations else Iterations(_N_ITERATIONS, settled=0.0),
+        ensemble=1,
     )
     plain = Exploration(how.rounds, how.episodes, how.decay, how.floor, how.hold)
-    return TrainingSpec(spec.env, learner, plain)
+    return TrainingSpec(env, learner, plain)
 
 
 def all_prices(learner: BFTQConfig) -> LagrangianConfig:
     """Returns settings for all prices at once, with those of budgets that they share."""
-    shared = {field.name: getattr(learner, field.name) for field in fields(FitConfig)}
-    shared["model"] = _of_one(learner.model)
-    return LagrangianConfig(**shared)
+    without = replace(learner, model=_without_budgets(learner.model))
+    return cast(LagrangianConfig, of_kind(without, LagrangianConfig))
 
 
-def _of_one(model: Model) -> Model:
+def _without_budgets(model: Regressor) -> Regressor:
     """The same model, but one that is not told of budgets."""
-    return FrontierNet(model.hidden, "free") if isinstance(model, EncoderNet) else model
+    if isinstance(model, EncoderNet):
+        return FrontierNet(model.hidden, "free", regression=model.regression)
+    return model

@@ -6,7 +6,10 @@ take longer: those of round r count r + 1.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bmdp.learn.learners import Learner
 
 
 def all_work(n_rounds: int, n_iterations: int) -> float:
@@ -32,3 +35,29 @@ def work_done(record: dict[str, Any], n_rounds: int, n_iterations: int) -> float
         return before
     n_done: int = n_iterations if record["is_last"] else record["iteration"] + 1
     return before + (number + 1) * n_done
+
+
+def most_iterations(learner: Learner, record: dict[str, Any] | None) -> int:
+    """Returns the number of iterations of a round, at most, as far as it can be told.
+
+    If steps have models of their own there is one for each step, as many as records tell.
+
+    Args:
+        learner: settings.
+        record: of the last iteration, if there was one.
+
+    >>> from bmdp.learn import BFTQConfig, Iterations
+    >>> most_iterations(BFTQConfig(gamma=1.0, schedule=Iterations(12)), None)
+    12
+    >>> most_iterations(BFTQConfig(gamma=1.0), {"iteration": 2, "step": 6})
+    9
+    """
+    from bmdp.learn.fit import Backward, Iterations  # imports torch
+
+    step = None if record is None else record.get("step")
+    if record is not None and step is not None:
+        return int(record["iteration"] + step + 1)
+    if isinstance(learner.schedule, Backward) or (learner.schedule is None and record is None):
+        return 1
+    schedule = learner.schedule or Iterations()
+    return schedule.most(max(learner.gamma, learner.cost_gamma or 0.0))

@@ -28,8 +28,7 @@ from bmdp.errors import StoreError
 from bmdp.experiments.experiment import Experiment, read_piece
 from bmdp.experiments.running.machine import machine
 from bmdp.experiments.running.spec import KIND, ExperimentSpec
-from bmdp.storage import SPEC, create_folder, discard_folder, locked, read_header
-from bmdp.storage import write_text
+from bmdp.storage import SPEC, create_folder, discard_folder, locked, read_header, write_text
 
 FINISHED, TENSORBOARD = "finished.json", "tensorboard"
 _LOCK, _LOCKS = "lock", ".locks"
@@ -132,7 +131,7 @@ class ExperimentFolder:
         lock, place = self.lock_of(task), self.folder_of(task.part, task.seed)
         lock.parent.mkdir(exist_ok=True)
         with locked(lock, place, wait=wait):
-            for left in (*place.parent.glob(f".{place.name}-*"), *place.glob(".*.new")):
+            for left in (*place.parent.glob(f".{place.name}-*"), *place.glob(".*.new*")):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             yield
 

@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bmdp.errors import StoreError
+from bmdp.errors import BmdpError
 from bmdp.experiments.experiment import read_piece
-from bmdp.experiments.running.pace import all_work, work_done
-from bmdp.learn.runs import DONE, RECORDS, SPEC
+from bmdp.experiments.running.pace import all_work, most_iterations, work_done
+from bmdp.learn.runs import DONE, RECORDS
+from bmdp.learn.spec import TrainingSpec, from_json
+from bmdp.storage import SPEC
 
 Record = dict[str, Any]
 
@@ -23,7 +25,8 @@ class RunTail:
         self._run = run
         self._inode, self._offset = 0, 0
         self._seen: set[tuple[Any, ...]] = set()
-        self._shape: tuple[int, int] | None = None
+        self._spec: TrainingSpec | None = None
+        self._iteration: Record | None = None  # the last one
         self.last: Record | None = None
 
     def read(self) -> list[Record]:
@@ -49,8 +52,12 @@ class RunTail:
     @property
     def shape(self) -> tuple[int, int] | None:
         """Rounds and iterations, at most."""
-        self._shape = self._shape or _shape_of(self._run)
-        return self._shape
+        self._spec = self._spec or _spec_of(self._run)
+        if self._spec is None:
+            return None
+        how = self._spec.exploration
+        n_iterations = most_iterations(self._spec.learner, self._iteration)
+        return 1 if how is None else how.rounds, n_iterations
 
     @property
     def share(self) -> float:
@@ -67,17 +74,16 @@ class RunTail:
         except (ValueError, KeyError, TypeError):
             return None
         self.last = record
+        if record["kind"] == "iteration":
+            self._iteration = record
         is_new = key not in self._seen
         self._seen.add(key)
         return record if is_new else None
 
 
-def _shape_of(run: Path) -> tuple[int, int] | None:
-    """Rounds and iterations of a run, at most."""
+def _spec_of(run: Path) -> TrainingSpec | None:
+    """What a run learns and how, if that can be read."""
     try:
-        header = read_piece(run / SPEC)
-        spec = header["spec"]
-        n_rounds = spec["exploration"]["rounds"] if header["kind"] == "exploration" else 1
-        return n_rounds, spec["learner"]["iterations"]
-    except (StoreError, KeyError, TypeError):
+        return from_json(read_piece(run / SPEC).get("spec"))
+    except BmdpError:
         return None

@@ -1,15 +1,11 @@
-"""Exploration: epsilon by episode, actions that are held, and what a round collects."""
+"""The policy of exploration: epsilon by episode, actions that are held, budgets that are moved."""
 
 import numpy as np
 import pytest
 
-from bmdp import ConfigError, EpisodeStreams, TrainingSpec, explore, preset
+from bmdp import ConfigError, EpisodeStreams, PolicyError
 from bmdp.envs import ScriptedPolicy
-from bmdp.learn import BFTQConfig, EnvConfig, Exploration, FTQConfig
-from bmdp.policies.exploring import ExploringPolicy
-from bmdp.learn.presets import PRESETS
-from bmdp.models import EncoderNet, FrontierNet, Regression
-from bmdp.policies import RandomBudgetedPolicy
+from bmdp.policies import ExploringPolicy, HullPolicy, RandomBudgetedPolicy, TabularQ
 
 RANDOM = RandomBudgetedPolicy(5, 0.0, 1.0)
 SAFE = ScriptedPolicy("corridors/safe")
@@ -86,76 +82,35 @@ def test_what_an_episode_does_is_its_own_affair():
     assert (together[:, 30] == alone[:, 0]).all()
 
 
-def test_bad_settings_are_refused():
-    for settings in ({"decay": -1.0}, {"floor": 2.0}, {"hold": 0}):
-        with pytest.raises(ConfigError, match="decay must be from 0 on"):
-            ExploringPolicy(SAFE, RANDOM, **settings)
-    with pytest.raises(ConfigError, match="rounds must be a whole number from 1 on"):
-        Exploration(rounds=0)
-    for settings in (ExploringPolicy, lambda *_, **move: Exploration(**move)):
-        with pytest.raises(ConfigError, match="move must be from 0 to 1"):
-            settings(SAFE, RANDOM, move=1.5)
+def test_the_greedy_policy_may_count_steps():
+    q_r = np.zeros((3, 1, 5, 2))
+    q_r[[0, 1, 2], 0, [4, 2, 1]] = 1.0
+    greedy = HullPolicy(TabularQ(q_r, np.zeros_like(q_r)), [0.0, 1.0])
+    policy = ExploringPolicy(greedy, RANDOM, decay=1e9)
+    states = np.zeros(3, int)
+    tracker = policy.start(states, 0.5, EpisodeStreams.named(0, "test", range(1, 4)))
+    seen = []
+    for _ in range(5):
+        seen.append(tracker.decide(states).action.tolist())
+        tracker.observe(0.0, states, False)
+    assert seen == [[action] * 3 for action in (4, 2, 1, 1, 1)]
 
 
-def tiny(learner):
-    return TrainingSpec(
-        EnvConfig("corridors", {"observe_time": True}), learner, Exploration(2, 30, hold=2)
-    )
-
-
-QUICK = Regression(steps=3)
+def test_it_has_the_episode_form_only():
+    with pytest.raises(PolicyError, match="explores less from episode to episode, so it has the"):
+        ExploringPolicy(SAFE, RANDOM).act([3.5, 0.5], 0.5, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
-    "learner",
+    ("settings", "message"),
     [
-        BFTQConfig(
-            gamma=1.0, n_budgets=5, model=EncoderNet((8,), (2,)), regression=QUICK, iterations=2
-        ),
-        FTQConfig(gamma=1.0, model=FrontierNet((8,), "free"), regression=QUICK, iterations=2),
+        ({"decay": -1.0}, "decay must be from 0 on"),
+        ({"decay": np.nan}, "decay must be from 0 on"),
+        ({"floor": 2.0}, "floor from 0 to 1"),
+        ({"hold": 0}, "hold from 1 on"),
+        ({"move": 1.5}, "move must be from 0 to 1"),
     ],
-    ids=["risk-sensitive", "risk-neutral"],
 )
-def test_rounds_add_episodes_and_learn_anew(learner):
-    result = explore(tiny(learner), seed=0, device="cpu")
-    batch = result.batch
-    assert len(np.unique(batch.episode)) == 60
-    assert batch.n_actions == 5
-    assert batch.terminal.sum() == 60
-    assert (np.diff(batch.episode) >= 0).all()
-    kinds = [(r["kind"], r["round"]) for r in result.records]
-    assert kinds == [
-        ("collection", 0), ("iteration", 0), ("iteration", 0),
-        ("collection", 1), ("iteration", 1), ("iteration", 1),
-    ]  # fmt: skip
-    again = explore(tiny(learner), seed=0, device="cpu")
-    assert (again.batch.state == batch.state).all()
-    other = explore(tiny(learner), seed=1, device="cpu")
-    assert len(other.batch) != len(batch) or (other.batch.state != batch.state).any()
-    first = batch.budget[batch.starts()]
-    assert first.min() < 0.2 < 0.8 < first.max()
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_a_whole_specification(name):
-    spec = preset(name)
-    assert spec.env.spec().id.startswith("bmdp/")
-    assert spec.learner.gamma == (0.9 if name.startswith(("two", "paper-driving")) else 1.0)
-    assert isinstance(spec.learner, FTQConfig) == name.endswith("ftq")
-
-
-def test_the_papers_tables_are_the_presets():
-    corridors, dialogue = preset("paper-corridors").learner, preset("paper-slot-filling").learner
-    assert corridors.model == EncoderNet((256, 128, 64), (3,), "code", "raw")
-    assert corridors.regression.steps == 1000
-    assert corridors.regression.weight_decay == 1e-3
-    assert (corridors.iterations, corridors.n_budgets) == (12, 101)
-    assert dialogue.model.encoder == (50,)
-    assert (dialogue.regression.steps, dialogue.iterations) == (5000, 11)
-    assert preset("paper-driving").learner.iterations == 15
-    assert preset("paper-driving-ftq").learner.regression.learning_rate == 0.01
-
-
-def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(ConfigError, match="Did you mean 'paper-corridors'"):
-        preset("paper-corridor")
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ExploringPolicy(SAFE, RANDOM, **settings)

@@ -1,3 +1,5 @@
+"""The random budgeted policy: every distribution drawn is within the budget, and uniform."""
+
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,0 +1,172 @@
+"""Forests: leaves that hold means, borders that they find, and files that were tampered with."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from bmdp import BFTQ, BFTQConfig, ConfigError, StoreError, TransitionBatch, load_policy, storage
+from bmdp.models import ForestModel, KernelModel
+from regressors import dice, every_row, fit_once, fitted, prepared, problem_of, values
+
+
+def test_a_single_leaf_has_the_mean_target_of_each_action():
+    rng = np.random.default_rng(0)
+    states, actions, targets = rng.random((50, 2)), np.arange(50) % 2, rng.normal(size=(50, 5, 2))
+    problem = problem_of(states, actions, n_actions=2)
+    found = values(fitted(ForestModel(3, 50), problem, targets), states[:4])[0]
+    for action in range(2):
+        mean = targets[actions == action].mean(axis=0).T
+        np.testing.assert_allclose(found[:, :, action], np.broadcast_to(mean, (4, 2, 5)), atol=1e-6)
+
+
+def test_leaves_of_one_row_have_its_target():
+    rng = np.random.default_rng(0)
+    states, targets = rng.random((60, 2)), rng.normal(size=(60, 5, 2))
+    found = values(fitted(ForestModel(4, 1), problem_of(states), targets), states)[0, :, :, 0]
+    np.testing.assert_allclose(found, targets.transpose(0, 2, 1), atol=1e-6)
+
+
+def test_trees_have_the_leaves_of_scikit_learn():
+    """Means of several targets over the leaves of trees that were grown on what followed."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(200, 2))
+    problem = problem_of(states)
+    targets = rng.normal(size=(200, 5, 2))
+    found = values(fitted(ForestModel(6, 4), problem, targets), states)[0, :, :, 0]
+    # Columns of states are as far apart as those of outcomes, which are they, scaled.
+    seed = int(problem.generator("trees/0/0").integers(2**31))
+    forest = ensemble.ExtraTreesRegressor(6, min_samples_leaf=4, random_state=seed)
+    forest.fit(states.astype(np.float32), (states - states.mean(axis=0)) / states.std(axis=0))
+    expected = np.zeros((200, 2, 5))
+    for leaves in forest.apply(states).T:
+        for leaf in np.unique(leaves):
+            expected[leaves == leaf] += targets[leaves == leaf].mean(axis=0).T / 6
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_structure_is_kept_from_fit_to_fit():
+    problem = problem_of(np.random.default_rng(0).random((80, 2)))
+    q = fitted(ForestModel(), problem)
+    before = {name: q.state_dict()[name].clone() for name in q.constant}
+    fit_once(q, problem, seed=1)
+    assert all(torch.equal(q.state_dict()[name], tensor) for name, tensor in before.items())
+
+
+def step_of(states):
+    return np.where(states[:, 0] > 0.37, 1.0, 0.0)
+
+
+def learned(model, n=3000, seed=0):
+    """Q of a one-step log whose reward jumps at a border."""
+    states = np.random.default_rng(seed).random((n, 1))
+    rewards = step_of(states)
+    done = np.ones(n, bool)
+    batch = TransitionBatch(states, np.zeros(n, int), rewards, 0 * rewards, states, done)
+    config = BFTQConfig(gamma=0.9, model=model, ensemble=1, n_budgets=2)
+    return BFTQ(config).fit(batch, seed=0, device="cpu").q_function
+
+
+def test_a_border_where_rewards_jump_is_sharper_than_by_a_kernel():
+    fresh = np.random.default_rng(1).random((1000, 1))
+    forest, kernel = (
+        float(np.sqrt(np.square(learned(model)(fresh)[0][:, 0, 0] - step_of(fresh)).mean()))
+        for model in (ForestModel(), KernelModel())
+    )
+    assert forest < 0.7 * kernel
+    assert kernel < 0.1
+
+
+def test_an_action_without_rows_has_the_mean_target_of_all():
+    rng = np.random.default_rng(0)
+    states, targets = rng.random((60, 2)), rng.normal(size=(60, 5, 2))
+    problem = problem_of(states, np.arange(60) % 2 * 2, n_actions=4)
+    found = values(fitted(ForestModel(3, 5), problem, targets), rng.random((9, 2)))[0]
+    expected = np.broadcast_to(targets.mean(axis=0).T[:, None], (9, 2, 2, 5))
+    np.testing.assert_allclose(found[:, :, [1, 3]], expected, atol=1e-6)
+    assert np.ptp(found[:, :, [0, 2]], axis=0).min() > 0
+
+
+def test_states_without_numbers_have_the_mean():
+    problem = problem_of(np.zeros((20, 0)))
+    q = prepared(ForestModel(2), problem)
+    targets = torch.arange(200.0).view(20, 5, 2)
+    q.fit(0, every_row(problem), torch.zeros(5), targets, "x")
+    np.testing.assert_allclose(values(q, np.zeros((1, 0)))[0, 0, :, 0], targets.mean(0).T)
+
+
+# Files
+
+
+@pytest.fixture(scope="module")
+def policy():
+    config = BFTQConfig(gamma=0.9, model=ForestModel(4, 3), ensemble=1, n_budgets=3)
+    return BFTQ(config).fit(dice(), seed=0, device="cpu")
+
+
+def tampered(policy, folder, name, change):
+    """Saves a policy, changes one of its arrays, and has the checksum agree."""
+    policy.save(folder)
+    arrays = load_file(folder / "weights.safetensors")
+    number = list(policy.q_function.model.state_dict()).index(name)
+    key = f"q_function.model.arrays.{number}"
+    arrays[key] = change(arrays[key].copy())
+    save_file(arrays, folder / "weights.safetensors")
+    header = json.loads((folder / "policy.json").read_text())
+    header["checksum"] = storage._checksum(header["content"], folder / "weights.safetensors")
+    (folder / "policy.json").write_text(json.dumps(header))
+
+
+def put(value, *place):
+    def change(array):
+        array[place] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("child", put(10**9, 0, 0, 0, 0, 1)),
+        ("child", put(-1, 0, 0, 0, 0, 1)),
+        ("child", put(0, 0, 0, 0, 0, 1)),  # a path that ends nowhere
+        ("child", lambda array: np.where(array > 5, 2, array)),  # a cycle
+        ("feature", put(2, 0, 0, 0, 0)),
+        ("feature", put(-1, 0, 0, 0, 0)),
+        ("leaf_of", put(10**9, 0, 0, 0, 0)),
+        ("leaf_of", put(-1, 0, 0, 0, 0)),
+        ("threshold", lambda array: array[..., :-1].copy()),
+        ("child", lambda array: array[..., 0].copy()),
+        ("feature", lambda array: array[0, 0, 0].copy()),
+        ("feature", lambda array: np.array(0)),
+        ("leaf_of", lambda array: array[:, :1].copy()),
+        ("values", lambda array: array[:, :, :1].copy()),
+        ("values", lambda array: array[..., :1].copy()),
+        ("values", lambda array: np.zeros(3, np.float32)),
+    ],
+)
+def test_nodes_that_were_tampered_with_are_refused(policy, tmp_path, name, change):
+    tampered(policy, tmp_path / "policy", name, change)
+    with pytest.raises(StoreError, match="its nodes do not make trees"):
+        load_policy(tmp_path / "policy")
+
+
+def test_arrays_that_are_as_they_were_are_not(policy, tmp_path):
+    tampered(policy, tmp_path / "policy", "child", lambda array: array)
+    assert load_policy(tmp_path / "policy").n_steps == policy.n_steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trees": 0}, "trees must be a whole number from 1 on; got 0"),
+        ({"leaf": 2.5}, r"leaf must be a whole number from 1 on; got 2\.5"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ForestModel(**settings)

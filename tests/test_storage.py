@@ -1,0 +1,582 @@
+"""Values on disk: what is read is what was written, and anything else is refused."""
+
+import hashlib
+import json
+import os
+import pickle
+import stat
+import subprocess
+import sys
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp import BmdpError, StoreError
+from bmdp.envs import ScriptedPolicy
+from bmdp.exact import allocate_budgets
+from bmdp.exact.textbook import branches
+from bmdp.policies import (
+    CalibratedPolicy,
+    Certificate,
+    ExploringPolicy,
+    HullPolicy,
+    HullRule,
+    MultiplierPolicy,
+    OneStepPolicy,
+    Policy,
+    Portfolio,
+    PriceDial,
+    PricedPolicy,
+    RandomBudgetedPolicy,
+    TabularQ,
+)
+from bmdp.storage import (
+    SCHEMA,
+    SPEC,
+    arrays_hash,
+    create_folder,
+    discard_folder,
+    load_value,
+    locked,
+    read_header,
+    replace_folder,
+    save_value,
+    storable,
+    write_text,
+)
+
+
+def table(*steps, n_heads=3, dtype=np.float64):
+    return TabularQ(*np.random.default_rng(0).random((2, *steps, 2, 4, n_heads)).astype(dtype))
+
+
+RANDOM = RandomBudgetedPolicy(2, 0.0, 1.0, "at_most")
+HULL = HullPolicy(table(), [0.0, 0.5, 1.0], HullRule(True, [3.0, 2.0], [0.1, 0.2]))
+STEPS = HullPolicy(table(5, dtype=np.float32), [0.0, 0.5, 1.0])
+DIAL = PriceDial(table(5), [np.inf, 1.0, 0.0], 0.01)
+PORTFOLIO = Portfolio(
+    (HULL, DIAL, RANDOM),
+    which=np.array([0, 1, 1, 2]),
+    budgets=np.array([0.5, 0.0, 2.0, 1.0]),
+    costs=np.array([0.1, 0.2, 0.7, 0.9]),
+    rewards=np.array([0.0, 1.0, 2.0, 5.0]),
+    mixes=False,
+)
+CERTIFICATE = Certificate(
+    confidence=0.9,
+    n_episodes=10,
+    seed=3,
+    env="Any-v0",
+    settings='{"é": 1}',
+    gamma=0.95,
+    cost_range=(0.0, 1.0),
+    binary_costs=True,
+    cost_mean=PORTFOLIO.costs / 2,
+    cost_high=PORTFOLIO.costs,
+    reward_mean=PORTFOLIO.rewards,
+    reward_low=np.full(4, -np.inf),
+)
+POLICIES = [
+    HULL,
+    HullPolicy(table(), [0.0, 0.5, 1.0]),
+    STEPS,
+    STEPS.at_step(3),
+    DIAL,
+    DIAL.at_step(2),
+    PricedPolicy(table(n_heads=1), np.inf, high=2.5),
+    PricedPolicy(table(4, n_heads=1), 0.1),
+    MultiplierPolicy(DIAL, -1.0, 2.0),
+    PORTFOLIO,
+    Portfolio.coin(PORTFOLIO, STEPS, 0.2, 1.0),
+    CalibratedPolicy(PORTFOLIO, CERTIFICATE),
+    ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125),
+    RANDOM,
+    ScriptedPolicy("corridors/safe", high=2.0),
+    allocate_budgets(branches().model).policy(),
+]
+
+
+def assert_same(one, other):
+    """Both are the same to the last bit, of the same types."""
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray):
+        assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
+    elif is_dataclass(one):
+        for field in fields(one):
+            assert_same(getattr(one, field.name), getattr(other, field.name))
+    elif isinstance(one, tuple):
+        assert len(one) == len(other)
+        for each, same in zip(one, other, strict=True):
+            assert_same(each, same)
+    else:
+        assert one == other
+
+
+# Policies in two files
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_what_is_read_is_what_was_written(policy, tmp_path):
+    policy.save(tmp_path / "policy")
+    files = sorted(path.name for path in (tmp_path / "policy").iterdir())
+    assert files == ["policy.json", "weights.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+    assert_same(bmdp.load_policy(tmp_path / "policy"), policy)
+
+
+def test_every_policy_of_the_library_is_among_them():
+    def below(cls):
+        return {cls}.union(*map(below, cls.__subclasses__()))
+
+    own = {cls for cls in below(Policy) if cls.__module__.partition(".")[0] == "bmdp"}
+    assert own - {Policy, OneStepPolicy} == {type(policy) for policy in POLICIES}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    EXPLORING.save(tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+EXPLORING = ExploringPolicy(HULL, RANDOM, floor=0.25)
+
+
+def test_a_file_says_in_words_what_is_in_it(folder):
+    header = json.loads((folder / "policy.json").read_text())
+    assert header.keys() == {"format", "bmdp", "checksum", "content"}
+    assert header["bmdp"] == bmdp.__version__
+    content = header["content"]
+    assert (content["kind"], content["floor"]) == ("ExploringPolicy", 0.25)
+    assert content["greedy"]["q_function"]["kind"] == "TabularQ"
+
+
+def test_an_existing_folder_is_left_alone_unless_told_otherwise(folder):
+    with pytest.raises(StoreError, match="exists already: choose another folder"):
+        RANDOM.save(folder)
+    assert_same(bmdp.load_policy(folder), EXPLORING)
+    RANDOM.save(folder, overwrite=True)
+    assert bmdp.load_policy(folder) == RANDOM
+    assert [path.name for path in folder.parent.iterdir()] == ["policy"]
+
+
+@pytest.mark.parametrize("name", ["policy.json", "weights.safetensors"])
+def test_no_damaged_byte_is_believed(folder, name):
+    """Every third byte of a file in turn: it is refused, or means the same (a space, say)."""
+    path, n_same = folder / name, 0
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        try:
+            assert_same(bmdp.load_policy(folder), EXPLORING)
+            n_same += 1
+        except StoreError:
+            pass
+    most = {"policy.json": 0.4 * len(whole) / 3, "weights.safetensors": 0}
+    assert n_same <= most[name]
+
+
+@pytest.mark.parametrize("name", ["policy.json", "weights.safetensors"])
+@pytest.mark.parametrize("n_left", [0, 20, None], ids=["empty", "cut", "missing"])
+def test_half_a_policy_is_refused(folder, name, n_left):
+    path = folder / name
+    whole = path.read_bytes()
+    path.unlink()
+    if n_left is not None:
+        path.write_bytes(whole[:n_left])
+    with pytest.raises(StoreError, match=r"damaged|is not JSON|cannot be read"):
+        bmdp.load_policy(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "must hold a JSON object"),
+        ("{", "is not JSON"),
+        ("{}", "does not describe a policy"),
+        ('{"format": 2, "content": []}', "does not describe a policy"),
+        ('{"format": "2", "content": {}}', "does not describe a policy"),
+    ],
+)
+def test_a_foreign_file_is_refused(folder, text, message):
+    (folder / "policy.json").write_text(text)
+    with pytest.raises(StoreError, match=message):
+        bmdp.load_policy(folder)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(StoreError, match=r"nowhere.policy\.json cannot be read: No such file"):
+        bmdp.load_policy(tmp_path / "nowhere")
+
+
+def test_a_folder_of_the_first_version_is_refused_by_name(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"schema": 1, "files": {}}')
+    (tmp_path / "value.json").write_text('{"kind": "HullPolicy", "settings": {}, "parts": []}')
+    with pytest.raises(StoreError, match=r"written by bmdp 0\.1\.0, .* train it again"):
+        bmdp.load_policy(tmp_path)
+
+
+def change(folder, content=None, **header):
+    """Changes what a file says, in a way that its checksum agrees with."""
+    path = folder / "policy.json"
+    whole = json.loads(path.read_text())
+    whole["content"].update(content or {})
+    found = hashlib.sha256(json.dumps(whole["content"], sort_keys=True).encode())
+    found.update((folder / "weights.safetensors").read_bytes())
+    path.write_text(json.dumps(whole | {"checksum": found.hexdigest()} | header))
+
+
+@pytest.mark.parametrize("number", [1, 3, 99])
+def test_another_format_is_refused_with_the_version_that_wrote_it(folder, number):
+    change(folder, format=number, bmdp="7.8.9")
+    with pytest.raises(StoreError, match=rf"format {number}, written by bmdp 7\.8\.9; .* format 2"):
+        bmdp.load_policy(folder)
+
+
+def test_a_change_that_the_checksum_agrees_with_is_read(folder):
+    change(folder, {"floor": 0.5})
+    assert bmdp.load_policy(folder).floor == 0.5
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"floor": 25.0}, r"ExploringPolicy does not make sense: .*from 0 to 1"),
+        ({"colour": "red"}, r"ExploringPolicy does not make sense: .*'colour'"),
+        ({"greedy": {"array": "nowhere"}}, "an array is missing: nowhere"),
+        ({"greedy": {"rule": 1}}, "kind None is unknown"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(folder, content, message):
+    change(folder, content)
+    with pytest.raises(StoreError, match=message):
+        bmdp.load_policy(folder)
+
+
+def test_an_unknown_kind_is_refused(folder):
+    change(folder, {"explorer": {"kind": "Oracle"}})
+    with pytest.raises(StoreError, match=r"kind 'Oracle' is unknown\.$"):
+        bmdp.load_policy(folder)
+
+
+# Nothing in a file is executed
+
+
+STRANGER = """
+from dataclasses import dataclass
+from bmdp.policies import RandomBudgetedPolicy
+from bmdp.storage import storable
+
+@storable
+@dataclass(frozen=True)
+class Stranger(RandomBudgetedPolicy):
+    pass
+"""
+
+
+def test_a_kind_of_another_module_is_loaded_once_that_was_imported(folder, monkeypatch):
+    (folder.parent / "strangers.py").write_text(STRANGER)
+    monkeypatch.syspath_prepend(folder.parent)
+    settings = {"n_actions": 3, "low": 0.0, "high": 1.0, "spend": "all"}
+    change(folder, {"explorer": {"kind": "Stranger", "module": "strangers", **settings}})
+    with pytest.raises(StoreError, match=r"'Stranger' is unknown\. Import strangers, which"):
+        bmdp.load_policy(folder)
+    assert "strangers" not in sys.modules
+    strangers = import_module("strangers")
+    monkeypatch.delitem(sys.modules, "strangers")
+    loaded = bmdp.load_policy(folder)
+    assert loaded.explorer == strangers.Stranger(3, 0.0, 1.0)
+    loaded.save(folder.parent / "again")
+    header = json.loads((folder.parent / "again" / "policy.json").read_text())
+    assert header["content"]["explorer"]["module"] == "strangers"
+
+
+@pytest.mark.parametrize("kind", ["system", "os.system", "Certificate.__init__", "__import__"])
+def test_the_name_of_a_function_is_no_kind(folder, kind):
+    change(folder, {"explorer": {"kind": kind, "module": "os", "command": "true"}})
+    with pytest.raises(StoreError, match=f"kind '{kind}' is unknown"):
+        bmdp.load_policy(folder)
+
+
+def test_nothing_is_unpickled(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("pickle was used")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    assert_same(bmdp.load_policy(folder), EXPLORING)
+
+
+def test_what_is_no_policy_is_refused_as_one(tmp_path):
+    save_value(table(), tmp_path / "table")
+    assert_same(load_value(tmp_path / "table"), table())
+    with pytest.raises(StoreError, match="holds a TabularQ, which is no policy"):
+        bmdp.load_policy(tmp_path / "table")
+
+
+# What cannot be stored
+
+
+@dataclass(frozen=True)
+class Unknown(RandomBudgetedPolicy):
+    """A policy that nobody registered."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        (HullPolicy(lambda states: None, [0.0]), "<lambda>"),
+        (Portfolio.coin(RANDOM, HullPolicy(lambda _: None, [0.0]), 0.1, 0.2), "<lambda>"),
+        (HullPolicy(np.sin, [0.0]), "sin"),
+        (Unknown(2, 0.0, 1.0), "Unknown"),
+    ],
+    ids=["function", "part", "numpy function", "not registered"],
+)
+def test_what_cannot_be_stored_is_named_and_nothing_is_written(policy, name, tmp_path):
+    with pytest.raises(StoreError, match=f"'{name}' cannot be stored: only .*HullPolicy.* can"):
+        policy.save(tmp_path / "policy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stranger_of_a_known_name_is_not_stored(tmp_path):
+    @dataclass(frozen=True)
+    class TabularQ:
+        q_r: int = 0
+
+    with pytest.raises(StoreError, match="'TabularQ' cannot be stored"):
+        HullPolicy(TabularQ(), [0.0]).save(tmp_path / "policy")
+
+
+def test_what_cannot_be_stored_leaves_the_policy_that_is_there(folder):
+    with pytest.raises(StoreError, match="cannot be stored"):
+        HullPolicy(lambda states: None, [0.0]).save(folder, overwrite=True)
+    assert_same(bmdp.load_policy(folder), EXPLORING)
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, 1e-300, 0.1 + 0.2, -0.0])
+def test_numbers_are_read_to_the_last_bit(tmp_path, number):
+    PricedPolicy(table(n_heads=1), number).save(tmp_path / "policy")
+    found = bmdp.load_policy(tmp_path / "policy").price
+    assert np.float64(found).tobytes() == np.float64(number).tobytes()
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+def test_arrays_are_stored_by_their_values_however_they_lie_in_memory(tmp_path, order):
+    q_r = np.arange(24.0).reshape(2, 4, 3)
+    laid = np.repeat(q_r, 2, axis=2)[..., ::2] if order == "strided" else np.array(q_r, order=order)
+    save_value(TabularQ(laid, laid), tmp_path / "table")
+    assert (load_value(tmp_path / "table").q_r == q_r).all()
+
+
+# Folders that are whole or not there
+
+
+def write_half(error):
+    def write(new):
+        (new / "half").touch()
+        raise error
+
+    return write
+
+
+ERRORS = [(OSError("disk full"), StoreError), (KeyboardInterrupt(), KeyboardInterrupt)]
+
+
+@pytest.mark.parametrize(("error", "seen"), ERRORS, ids=["full", "interrupted"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, error, seen, is_there):
+    if is_there:
+        replace_folder(tmp_path / "notes", lambda new: (new / "old").touch())
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(seen):
+        replace_folder(tmp_path / "notes", write_half(error))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("error", "seen"), ERRORS, ids=["full", "interrupted"])
+def test_a_move_that_fails_leaves_what_was_there(tmp_path, monkeypatch, error, seen):
+    replace_folder(tmp_path / "notes", lambda new: (new / "old").touch())
+    before, rename = sorted(tmp_path.rglob("*")), os.rename
+
+    def fails(source, target):
+        if source.name == "new":
+            raise error
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fails)
+    with pytest.raises(seen):
+        replace_folder(tmp_path / "notes", lambda new: (new / "new").touch())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_policy_that_cannot_be_written_leaves_the_one_that_is_there(folder, monkeypatch):
+    def full(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("bmdp.storage.save_file", full)
+    with pytest.raises(StoreError, match="policy cannot be written: disk full"):
+        RANDOM.save(folder, overwrite=True)
+    assert_same(bmdp.load_policy(folder), EXPLORING)
+    assert [path.name for path in folder.parent.iterdir()] == ["policy"]
+
+
+def test_parents_are_made_and_others_may_read(tmp_path):
+    RANDOM.save(tmp_path / "one" / "two" / "policy")
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    made = tmp_path / "one" / "two" / "policy"
+    assert stat.S_IMODE(made.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+@pytest.mark.parametrize(("error", "seen"), ERRORS, ids=["full", "interrupted"])
+def test_a_text_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monkeypatch, error, seen):
+    def fails(*_):
+        raise error
+
+    write_text(tmp_path / "notes", "old")
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(seen):
+        write_text(tmp_path / "notes", "new")
+    assert (tmp_path / "notes").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_hash_of_arrays_tells_names_types_shapes_and_values_apart():
+    two = np.array([1.0, 2.0])
+    kinds = [
+        ({"a": two}, ""),
+        ({"b": two}, ""),
+        ({"a": two}, "mark"),
+        ({"a": two.astype(np.float32)}, ""),
+        ({"a": two[None]}, ""),
+        ({"a": two.view(np.int64)}, ""),
+        ({"a": two + 1}, ""),
+        ({"a": two[:1], "b": two[1:]}, ""),
+    ]
+    assert len({arrays_hash(*kind) for kind in kinds}) == len(kinds)
+    one, other = {"a": two, "b": two + 1}, {"b": two + 1, "a": two}
+    assert arrays_hash(one) == arrays_hash(other)
+
+
+# Folders of work
+
+
+def is_walk(header):
+    return header.get("what") == "walk"
+
+
+def test_a_folder_begins_with_what_it_is(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        create_folder(tmp_path / name, {"what": "walk", "steps": [1, 2]})
+        found = read_header(tmp_path / name, "walk", is_walk)
+        assert found == {"schema": SCHEMA, "what": "walk", "steps": [1, 2]}
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o755
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
+
+
+def test_a_folder_with_something_in_it_is_not_begun(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all I have")
+    with pytest.raises(StoreError, match="mine cannot be written"):
+        create_folder(tmp_path / "mine", {"what": "walk"})
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "is no walk: there is no spec.json in it"),
+        ("{", "is not JSON"),
+        ("[]", "is not of a walk"),
+        ('{"what": "walk"}', "is not of a walk"),
+        ('{"schema": 2, "what": "swim"}', "is not of a walk"),
+        ('{"schema": 3, "what": "walk"}', "schema 3, newer than 2: upgrade bmdp"),
+        ('{"schema": 1, "what": "walk"}', r"begun by bmdp 0\.1\.0"),
+    ],
+)
+def test_a_folder_that_is_something_else_is_not_read(tmp_path, text, message):
+    if text is not None:
+        (tmp_path / SPEC).write_text(text)
+    with pytest.raises(StoreError, match=message):
+        read_header(tmp_path, "walk", is_walk)
+
+
+def test_a_folder_is_discarded_if_it_is_one_of_the_kind(tmp_path):
+    create_folder(tmp_path / "walk", {"what": "walk"})
+    (tmp_path / "empty").mkdir()
+    for name in ("walk", "empty", "nothing"):
+        discard_folder(tmp_path / name, "walk", lambda _: nullcontext())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_held_is_not_discarded(tmp_path):
+    create_folder(tmp_path / "walk", {"what": "walk"})
+    with locked(tmp_path / "lock", tmp_path / "walk"), pytest.raises(StoreError, match="in use"):
+        discard_folder(tmp_path / "walk", "walk", lambda path: locked(tmp_path / "lock", path))
+    assert (tmp_path / "walk" / SPEC).exists()
+
+
+# Locks
+
+
+def test_a_lock_says_who_holds_it(tmp_path):
+    message = f"{tmp_path} is in use by process {os.getpid()} on"
+    with (
+        locked(tmp_path / "lock", tmp_path),
+        pytest.raises(StoreError, match=message),
+        locked(tmp_path / "lock", tmp_path),
+    ):
+        pass
+
+
+def test_a_lock_is_free_after_an_error(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "lock", tmp_path):
+        raise ZeroDivisionError
+    with locked(tmp_path / "lock", tmp_path):
+        assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} on ")
+
+
+def test_the_lock_of_a_process_that_died_holds_nobody_back(tmp_path):
+    lock = tmp_path / "lock"
+    code = (
+        "import os, sys; from pathlib import Path; from bmdp.storage import locked\n"
+        "with locked(Path(sys.argv[1]), Path('it')): os._exit(3)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, lock], check=False).returncode == 3
+    assert "on" in lock.read_text()
+    with locked(lock, tmp_path):
+        assert lock.read_text().startswith(f"{os.getpid()} on ")
+
+
+def test_a_lock_is_waited_for_if_there_is_time(tmp_path, monkeypatch):
+    other = ExitStack()
+    other.enter_context(locked(tmp_path / "lock", tmp_path))
+    pauses = []
+    monkeypatch.setattr("time.sleep", lambda pause: pauses.append(pause) or other.close())
+    with locked(tmp_path / "lock", tmp_path, wait=600.0):
+        assert len(pauses) == 1
+
+
+def test_errors_of_storage_are_errors_of_the_library():
+    assert issubclass(StoreError, BmdpError)
+
+
+def test_a_registered_dataclass_of_ones_own_is_stored_as_those_of_the_library(tmp_path):
+    @storable
+    @dataclass(frozen=True)
+    class Doubled(OneStepPolicy):
+        inner: OneStepPolicy
+        names: tuple[str, ...]
+        budget_range, n_draws = (0.0, 1.0), 0
+
+        def choose(self, states, budgets, uniforms):
+            return self.inner.choose(states, budgets, uniforms)
+
+    Doubled(RANDOM, ("one", "two")).save(tmp_path / "policy")
+    assert bmdp.load_policy(tmp_path / "policy") == Doubled(RANDOM, ("one", "two"))
