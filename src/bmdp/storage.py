@@ -46,7 +46,7 @@ POLICY, WEIGHTS = "policy.json", "weights.safetensors"
 _ARRAY, _KIND, _MODULE = "array", "kind", "module"
 
 _KINDS: dict[str, type[Any]] = {}
-_RESTORERS: dict[str, Callable[[dict[str, Any], dict[str, NDArray[Any]]], Any]] = {}
+_RESTORERS: dict[str, Callable[..., Any]] = {}
 
 
 def storable(cls: type[T]) -> type[T]:
@@ -56,7 +56,7 @@ def storable(cls: type[T]) -> type[T]:
 
 
 def restores(kind: str) -> Callable[[T], T]:
-    """Marks a function that makes an object of a kind from fields and arrays."""
+    """Marks a function that makes an object of a kind, given its parts by name."""
 
     def mark(function: T) -> T:
         _RESTORERS[kind] = function  # type: ignore[assignment]
@@ -189,6 +189,8 @@ def _plain(value: Any, place: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {_ARRAY: place}
     if isinstance(value, tuple | list):
         return [_plain(item, f"{place}.{i}", arrays) for i, item in enumerate(value)]
+    if isinstance(value, np.integer | np.bool_):
+        value = value.item()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float | np.floating):
@@ -228,7 +230,7 @@ def _made(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     parts = {n: _made(v, arrays) for n, v in value.items() if n not in (_KIND, _MODULE)}
     try:
         if kind in _RESTORERS:
-            return _RESTORERS[kind](**parts)  # type: ignore[call-arg]
+            return _RESTORERS[kind](**parts)
         return _KINDS[kind](**parts)
     except (BmdpError, TypeError, ValueError) as error:
         raise StoreError(f"a stored {kind} does not make sense: {error}") from error

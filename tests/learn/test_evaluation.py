@@ -233,8 +233,9 @@ class WildQ(QModel):
     def error(self, step, rows, labels, targets):
         return 1.0
 
-    def read(self, embedded, step):
-        n_members, _, n_actions, _, heads = self.sizes
+    def read(self, embedded, step, members=slice(None)):
+        all_members, _, n_actions, _, heads = self.sizes
+        n_members = len(range(all_members)[members])
         return torch.full((n_members, len(embedded), 2, n_actions, len(heads)), 1e6)
 
 
@@ -634,4 +635,4 @@ def test_a_policy_without_a_dial_is_predicted_too(log):
     parts = split_episodes(log, 0.5, seed=0, number=0)
     policy = bmdp.FTQ(learner).fit(parts.learned, seed=0)
     record = HeldOut(parts.held_out, learner, 0, "cpu").prediction(policy, 0)
-    assert np.ptp(record.cost) == 0
+    assert np.ptp(record.cost) < 1e-6

@@ -1,4 +1,4 @@
-"""The loop of fitted Q-iteration: its targets, its two schedules, and how it goes on after a kill."""
+"""The loop of fitted Q-iteration: its targets, its schedules, and how it goes on after a kill."""
 
 from dataclasses import asdict, replace
 
@@ -178,9 +178,7 @@ def test_the_paper_stops_when_targets_no_longer_change():
 @each_last_step
 @pytest.mark.parametrize("ensemble", [1, 2])
 @pytest.mark.parametrize(("seed", "horizon"), [(0, 1), (0, 2), (1, 3), (2, 5)])
-def test_every_step_is_as_many_backups_as_there_are_steps_to_go(
-    last_step, ensemble, seed, horizon
-):
+def test_every_step_is_as_many_backups_as_there_are_steps_to_go(last_step, ensemble, seed, horizon):
     """Two copies are whole each, so it makes no difference which model values which."""
     model = fraction_model(seed, 0.9, horizon=horizon, cost_gamma=0.7)
     batch = every_step(model, horizon, n_copies=2)
@@ -543,7 +541,7 @@ def test_backwards_a_log_needs_steps(last_step):
 
 def test_a_step_of_millions_is_refused_at_once():
     step = np.where(np.arange(400) == 7, 10**7, 0)
-    with pytest.raises(DataError, match="step must be below 10000 .* got 10000000"):
+    with pytest.raises(DataError, match=r"step must be below 10000 .* got 10000000"):
         fitted(without(bandit(), step=step), model=LinearModel())
 
 
@@ -594,7 +592,7 @@ def centres(seed):
 def test_the_same_seed_gives_the_same_centres_and_another_seed_others():
     first, again, other = centres(0), centres(0), centres(1)
     assert (first == again).all()
-    assert not {tuple(c) for c in first[0, 0].tolist()} == {tuple(c) for c in other[0, 0].tolist()}
+    assert {tuple(c) for c in first[0, 0].tolist()} != {tuple(c) for c in other[0, 0].tolist()}
 
 
 def fitted_labels(seed, schedule):

@@ -9,11 +9,13 @@ import pytest
 
 import bmdp
 from batches import chain
-from bmdp import ConfigError, DataError, StoreError, TransitionBatch
+from bmdp import ConfigError, DataError, TransitionBatch
 from bmdp.exact.textbook import branches
 from bmdp.learn import (
+    Backward,
     EnvConfig,
     Exploration,
+    Iterations,
     LagrangianConfig,
     LagrangianFTQ,
     TrainingSpec,
@@ -21,9 +23,8 @@ from bmdp.learn import (
     train,
     train_from_data,
 )
-from bmdp.learn.runs import data_notes
 from bmdp.learn.evaluation import HeldOut, split_episodes
-from bmdp.learn.runs import RunFolder
+from bmdp.learn.runs import RunFolder, data_notes
 from bmdp.models import FrontierNet, KernelModel, Regression, TableModel
 from bmdp.policies import (
     MultiplierPolicy,
@@ -36,10 +37,9 @@ from training import SPEC, Killed, content, kill_after, told
 
 PROBLEM = branches()  # a risk of cost 1 pays 10 in one branch and 1 in the other, by a coin
 PRICES = (np.inf, 5.0, 0.0)
-LEARNER = LagrangianConfig(
-    gamma=1.0, model=TableModel(), prices=PRICES, iterations=2, plays="carried"
-)
-NETWORK = FrontierNet((8,), "free")
+TWO = Iterations(2, settled=0.0)
+LEARNER = LagrangianConfig(gamma=1.0, model=TableModel(), prices=PRICES, schedule=TWO, ensemble=2)
+NETWORK = FrontierNet((8,), "free", regression=Regression(steps=3))
 
 
 def branches_log(n=400, seed=0):
@@ -83,15 +83,15 @@ def test_a_run_leaves_what_the_learner_gives(tmp_path, log, plays, kind):
     LagrangianFTQ(learner).fit(log, seed=2).save(tmp_path / "same")
     assert isinstance(policy, kind)
     assert content(tmp_path / "run" / "policy") == content(tmp_path / "same")
-    assert [(r["kind"], r["iteration"]) for r in seen] == [("iteration", 0), ("iteration", 1)]
+    assert [(r.kind, r.of.iteration) for r in seen] == [("iteration", 0), ("iteration", 1)]
     assert isinstance(resume(tmp_path / "run"), kind)
-    assert not (tmp_path / "run" / "round-000" / "fit.safetensors").exists()
+    assert not (tmp_path / "run" / "round-000" / "fit").exists()
 
 
 def test_policies_of_runs_are_loaded_by_a_new_process_that_knows_no_learner(tmp_path, log):
     folders = []
     for model in (TableModel(), KernelModel(5), NETWORK):
-        learner = replace(LEARNER, model=model, regression=Regression(steps=1))
+        learner = replace(LEARNER, model=model)
         folders.append(tmp_path / type(model).__name__)
         train_from_data(log, learner, folders[-1], seed=0)
     code = "import sys, bmdp; print(*(type(bmdp.load_policy(f)).__name__ for f in sys.argv[1:]))"
@@ -120,10 +120,10 @@ def test_a_carried_price_that_was_learned_earns_what_no_budget_for_all_next_stat
 
 LEARNERS = {
     "tables": LEARNER,
-    "networks": replace(LEARNER, model=NETWORK, regression=Regression(steps=3)),
+    "networks": replace(LEARNER, model=NETWORK),
     "one model": replace(LEARNER, model=KernelModel(5), plays="mixture"),
-    "stages": replace(LEARNER, stages="shared"),
-    "early": replace(LEARNER, stop_delta=1e9, iterations=5),
+    "backward": replace(LEARNER, schedule=Backward()),
+    "early": replace(LEARNER, schedule=Iterations(5, settled=0.0, stop_loss=1e9)),
 }
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_is_killed_at_any_record_ends_as_if_it_had_not_been(tmp_path,
         assert_as_whole(run, tmp_path / "whole")
 
 
-@pytest.mark.parametrize("name", ["tables", "stages"])
+@pytest.mark.parametrize("name", ["tables", "backward"])
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path, log, name):
     train_from_data(log, LEARNERS[name], tmp_path / "whole", seed=4)
     with pytest.raises(Killed):
@@ -180,13 +180,13 @@ def test_a_run_that_is_killed_after_its_last_iteration_does_none_again(tmp_path,
 
 def test_columns_that_prices_need_are_asked_for(tmp_path, log):
     wrong = {
-        "at least 3 episodes for learner.valuation 'crossed'": (
+        r"at least 3 episodes for learner\.ensemble": (
             log.take(log.episode < 2),
-            replace(LEARNER, folds=3),
+            replace(LEARNER, ensemble=3),
         ),
-        r"step must be given for learner\.stages": (
+        r"step must be given for learner\.schedule": (
             without(log, "step"),
-            replace(LEARNER, stages="shared"),
+            replace(LEARNER, schedule=Backward()),
         ),
     }
     for message, (batch, learner) in wrong.items():
@@ -198,24 +198,18 @@ def test_columns_that_prices_need_are_asked_for(tmp_path, log):
     assert "is above what any episode cost" in note
 
 
-def test_exploring_does_not_learn_prices(tmp_path):
-    with pytest.raises(ConfigError, match="must be a BFTQConfig or an FTQConfig; got a Lagrangian"):
+def test_exploring_does_not_learn_prices():
+    with pytest.raises(ConfigError, match="must be a BFTQConfig or an FTQConfig to explore; got a"):
         TrainingSpec(EnvConfig("corridors"), LEARNER, Exploration())
-    with pytest.raises(Killed):
-        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(4))
-    place = tmp_path / "run" / "round-000" / "policy"
-    table = TabularQ(q_r=np.zeros((1, 5, 1)), q_c=np.zeros((1, 5, 1)))
-    MultiplierPolicy(PriceDial(table, prices=[0.0])).save(place, overwrite=True)
-    with pytest.raises(StoreError, match="a round left a MultiplierPolicy, which does not explore"):
-        resume(tmp_path / "run")
 
 
 def test_prices_are_learned_from_the_episodes_of_a_run(tmp_path):
     train(SPEC, tmp_path / "run", seed=0)
     files = sorted((tmp_path / "run").glob("round-*/batch.npz"))
     batch = bmdp.data.load_batches(files)
-    learner = LagrangianConfig(gamma=1.0, model=KernelModel(5), prices=PRICES, iterations=1)
-    assert isinstance(train_from_data(batch, learner, tmp_path / "other", seed=0), Portfolio)
+    learner = LagrangianConfig(gamma=1.0, model=KernelModel(5), prices=PRICES, schedule=TWO)
+    policy = train_from_data(batch, learner, tmp_path / "other", seed=0)
+    assert isinstance(policy, MultiplierPolicy)
 
 
 # What held-out episodes say
@@ -255,14 +249,14 @@ def test_a_policy_that_believes_too_much_is_told_what_it_costs(plays):
         "carried": np.mean([np.minimum(1, np.linspace(0, 1, 11) / c) for c in (0.5, 0.25)], axis=0),
         "mixture": np.minimum(1, np.linspace(0, 1, 11) / 0.375),
     }
-    assert found["reward"] == pytest.approx(shares[plays], abs=1e-6)
-    assert found["cost"] == pytest.approx(0.8 * shares[plays], abs=1e-6)
+    assert found.reward == pytest.approx(shares[plays], abs=1e-6)
+    assert found.cost == pytest.approx(0.8 * shares[plays], abs=1e-6)
 
 
 @pytest.mark.parametrize("plays", ["carried", "mixture"])
-@pytest.mark.parametrize("stages", ["none", "shared"])
-def test_what_held_out_episodes_say_is_what_playing_gives(tmp_path, plays, stages):
-    log, learner = branches_log(4000), replace(LEARNER, plays=plays, stages=stages)
+@pytest.mark.parametrize("schedule", [TWO, Backward()], ids=["iterations", "backward"])
+def test_what_held_out_episodes_say_is_what_playing_gives(tmp_path, plays, schedule):
+    log, learner = branches_log(4000), replace(LEARNER, plays=plays, schedule=schedule)
     policy = train_from_data(log, learner, tmp_path / "run", seed=0, held_out=0.5)
     said = RunFolder(tmp_path / "run").prediction()
     learned = split_episodes(log, 0.5, seed=0, number=0).learned

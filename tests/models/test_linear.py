@@ -122,7 +122,7 @@ def test_bftq_learns_corridors_with_a_linear_model():
     assert len(records) == 3
     for record in records:
         assert 0 <= record.share_infeasible <= 1
-        assert record.last_loss <= record.first_loss
+        assert record.last_loss <= record.delta
     decided = policy.choose(batch.state[:50], np.full(50, 0.5), np.full((50, 1), 0.5))
     assert set(decided.action) <= set(range(batch.n_actions))
     assert ((decided.next_budget >= 0) & (decided.next_budget <= 1)).all()

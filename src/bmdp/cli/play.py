@@ -22,7 +22,7 @@ from bmdp.cli.values import AsJson
 from bmdp.envs import TwoWay
 from bmdp.envs.gym import Episodes
 from bmdp.envs.two_way import film
-from bmdp.errors import BmdpError, BudgetError, ConfigError, EnvError, PolicyError
+from bmdp.errors import BudgetError, ConfigError, EnvError, PolicyError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
@@ -153,7 +153,7 @@ def _fits(policy: BudgetedPolicy, env: gymnasium.Env[Any, Any]) -> Iterator[None
     """Says so if the policy cannot act on what it is shown."""
     try:
         yield
-    except BmdpError:
+    except (BudgetError, PolicyError):
         raise
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise PolicyError(

@@ -186,9 +186,8 @@ def play_rounds(
         parts.append(split_episodes(batch, spec.held_out, seed=manner.seed, number=number))
         is_last = number + 1 == how.rounds
         learned = TransitionBatch.concatenate(part.learned for part in parts)
-        policy = learn_round(
-            spec if is_last else _exploring(spec), learned, number, manner, place, note
-        )
+        settings = _learning(spec) if is_last else _exploring(spec)
+        policy = learn_round(settings, learned, number, manner, place, note)
         held_out = HeldOut.of(parts, spec.learner, manner.seed, manner.device) if is_last else None
         if held_out is not None:
             note(held_out.prediction(policy, number))
@@ -256,6 +255,12 @@ def _with_bonus(batch: TransitionBatch, weight: float) -> TransitionBatch:
 def _exploring(spec: TrainingSpec) -> TrainingSpec:
     """The settings of all rounds but the last."""
     return replace(spec, learner=spec.exploring_learner)
+
+
+def _learning(spec: TrainingSpec) -> TrainingSpec:
+    """The settings of the last round, which knows nothing of what made the others explore."""
+    assert spec.exploration is not None
+    return replace(spec, exploration=replace(spec.exploration, optimism=0.0, count_bonus=0.0))
 
 
 def _collected(

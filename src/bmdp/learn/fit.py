@@ -39,7 +39,6 @@ from bmdp.errors import DataError
 from bmdp.models.regressor import (
     Bounded,
     LearnedQ,
-    Loss,
     Problem,
     QModel,
     Regressor,
@@ -52,7 +51,8 @@ from bmdp.models.regressor import (
 from bmdp.randomness import named_generator
 
 _CHUNK = 16_384  # next states that are valued at a time
-_N_SAMPLE = 2_000  # states by which slopes are measured and values compared
+_N_SAMPLE = 500  # states by which slopes are measured and values compared
+_N_STARTS = 250  # first states at which promises are made
 _MOST_STEPS = 10_000  # of an episode, that can have models of their own
 
 
@@ -298,7 +298,9 @@ def fit_q(  # noqa: PLR0913
             step=step if fit.n_steps > 1 else None,
             delta=delta,
             share_infeasible=worth.n_infeasible / max(1, targets.shape[0] * targets.shape[1]),
-            **_losses(loss),
+            first_loss=None if loss is None else delta if loss.first is None else loss.first,
+            last_loss=None if loss is None else loss.last,
+            n_steps=0 if loss is None else loss.n_steps,
             **fit.promised(next_values, step),
             change=left,
             seconds_forward=clock[0],
@@ -372,7 +374,7 @@ class Fit:
         self._next: dict[str, NextStates] = {}
         rows = batch.starts()
         rows = rows if len(rows) else np.arange(len(batch))
-        self.starts = self.embedded(batch.state[rows[:1000]])
+        self.starts = self.embedded(batch.state[rows[:_N_STARTS]])
         self._sample = self.embedded(batch.state[:: max(1, len(batch) // _N_SAMPLE)])
         self.stop_loss = schedule.stop_loss if isinstance(schedule, Iterations) else 0.0
 
@@ -434,7 +436,7 @@ class Fit:
             asked = labels[positions[self.going(rows)]]
         for part in cover(len(states.states), _CHUNK):
             at = time.perf_counter()
-            values = self.q.read(states.embedded[part], source)[: self.ensemble.n]
+            values = self.q.read(states.embedded[part], source, slice(self.ensemble.n))
             self._wait()
             forward, at = forward + time.perf_counter() - at, time.perf_counter()
             own = asked if asked.ndim == 1 else asked[part]
@@ -452,7 +454,7 @@ class Fit:
     def _source(self, step: int, states: NextStates) -> Source:
         """The models of a step, and what they say at a sample of states."""
         every = max(1, len(states.states) // _N_SAMPLE)
-        sample = self.q.read(states.embedded[::every], step)[: self.ensemble.n]
+        sample = self.q.read(states.embedded[::every], step, slice(self.ensemble.n))
         return Source(step, states.states, sample, states.known[::every], self.units)
 
     def _next_states(self, rows: RowSet, *, one_each: bool) -> NextStates:
@@ -482,10 +484,9 @@ class Fit:
 
     def acting(self, embedded: Tensor, step: int) -> Tensor:
         """What the policy acts on at embedded states, `[1, n, 2, A, H]`."""
-        values = self.q.read(embedded, step)
         if self.ensemble.pooled and self.ensemble.n > 1:
-            return values[-1:]
-        return combined(values, self.ensemble.caution)[None]
+            return self.q.read(embedded, step, slice(-1, None))
+        return combined(self.q.read(embedded, step), self.ensemble.caution)[None]
 
     def at_states(self, step: int) -> Tensor:
         """What the policy acts on at a sample of states, `[n, 2, A, H]`, unknown actions barred."""
@@ -610,9 +611,3 @@ def _repeat(states: NDArray[Any]) -> bool:
     """Whether many of the states are the same, by a look at some."""
     some = states[:: max(1, len(states) // _N_SAMPLE)]
     return len(some) > 0 and 2 * len(np.unique(some, axis=0)) <= len(some)
-
-
-def _losses(loss: Loss | None) -> dict[str, Any]:
-    if loss is None:
-        return {"first_loss": None, "last_loss": None, "n_steps": 0}
-    return {"first_loss": loss.first, "last_loss": loss.last, "n_steps": loss.n_steps}

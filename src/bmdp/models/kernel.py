@@ -202,17 +202,33 @@ class KernelQ(Averager):
 
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one model, `[n, 2, A, H]`."""
-        weights = self.weights[member, step]
+        return self._sums(member, embedded, step, slice(None))
+
+    def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
+        """Values of one model for one action of each state, `[n, 2, H]`."""
+        n_heads = len(self.sizes.heads)
+        values = embedded.new_empty((len(embedded), 2, n_heads))
+        for action in range(self.sizes.n_actions):
+            own = actions == action
+            one = slice(action, action + 1)
+            values[own] = self._sums(member, embedded[own], step, one)[:, :, 0]
+        return values
+
+    def _sums(self, member: int, embedded: Tensor, step: int, actions: slice) -> Tensor:
+        """Sums of bumps of some actions at rows, `[n, 2, A, H]`."""
+        weights = self.weights[member, step, actions]
         n_actions, n_centres, _, n_heads = weights.shape
-        centres = self.centres[member].flatten(0, 1)
-        lengths = self.lengths[member, step].repeat_interleave(n_centres)
+        centres = self.centres[member, actions].flatten(0, 1)
+        lengths = self.lengths[member, step, actions].repeat_interleave(n_centres)
+        means = self.means[member, step, actions].transpose(0, 1)
         flat = weights.flatten(2)
-        values = embedded.new_empty((len(embedded), 2, n_actions, n_heads), dtype=torch.float32)
+        values = embedded.new_empty((len(embedded), 2, n_actions, n_heads))
         for part in cover(len(embedded), max(1, _BUMPS // (n_actions * (n_centres + 2 * n_heads)))):
             near = bumps(embedded[part], centres, lengths, flat.dtype)
             sums = torch.bmm(near.view(-1, n_actions, n_centres).transpose(0, 1), flat)
             values[part] = sums.view(n_actions, -1, 2, n_heads).permute(1, 2, 0, 3)
-        return values + self.means[member, step].transpose(0, 1)
+        values += means
+        return values
 
 
 class Directions(NamedTuple):

@@ -252,15 +252,15 @@ class NetworkQ(QModel):
         return ((states - self.centre) / self.scale).float()
 
     @torch.no_grad()
-    def read(self, embedded: Tensor, step: int) -> Tensor:
-        """Values at embedded states: `[E, n, 2, A, H]`."""
+    def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
+        """Values of some members at embedded states: `[E, n, 2, A, H]`."""
         stack, n_members = cast(QStack, self.stacks[step]), self.sizes.n_members
         size = max(1, _NUMBERS // (len(self.budgets) * 256))
         parts = [
             stack.grid(embedded[part].expand(n_members, -1, -1), self.budgets)
             for part in cover(max(1, len(embedded)), size)
         ]
-        return torch.cat(parts, dim=1)
+        return torch.cat(parts, dim=1)[members]
 
     def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
         """Fits by gradient descent."""
@@ -598,7 +598,7 @@ def descend(
         last, n_taken = found[-1], n_taken + len(found)
         if _is_low(last, settings):
             break
-    return Loss(float(first.mean()), float(last.mean()), n_taken)
+    return Loss(float(last.mean()), float(first.mean()), n_taken)
 
 
 Walk = Callable[[int], Tensor]

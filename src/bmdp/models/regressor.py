@@ -78,8 +78,8 @@ class RowSet(NamedTuple):
 class Loss(NamedTuple):
     """How a regression went, mean over models: squared error of Q_r plus that of Q_c."""
 
-    first: float  # of the model before
-    last: float
+    last: float  # of the models after
+    first: float | None = None  # before the first step of gradient descent, if there were any
     n_steps: int = 1  # of gradient descent
 
 
@@ -156,8 +156,8 @@ class QModel(nn.Module):
         return states
 
     @abstractmethod
-    def read(self, embedded: Tensor, step: int) -> Tensor:
-        """Values at embedded states: `[E, n, 2, A, H]`, float32, in scaled units."""
+    def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
+        """Values of some members at embedded states: `[E, n, 2, A, H]`, float32, scaled."""
 
     def forward(self, states: Tensor, step: int = 0) -> Tensor:
         """Values at states `[n, D]` at a step: `[E, n, 2, A, H]`."""
@@ -280,11 +280,10 @@ class Averager(QModel):
         raise NotImplementedError
 
     def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
-        """Fits all members, and tells the losses before and after."""
+        """Fits all members."""
         values = targets.transpose(1, 2)
-        first = self.loss(step, rows, values)
         self.fit_members(step, rows, values)
-        return Loss(first, self.loss(step, rows, values))
+        return Loss(self.loss(step, rows, values))
 
     def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
         """Adds up the sums over values `[n, 2, H]`, all chunks in order, and solves."""
@@ -330,9 +329,8 @@ class Averager(QModel):
                 continue
             places = places[:: max(1, -(-len(places) // _MOST_JUDGED))]
             positions = self.positions(rows)[places]
-            found = self.read_member(member, self._rows[positions], step)  # [n, 2, A, H]
-            actions = self._actions[positions][:, None, None, None]
-            taken = found.gather(2, actions.expand(-1, 2, 1, found.shape[-1]))[:, :, 0]
+            seen, actions = self._rows[positions], self._actions[positions]
+            taken = self.read_taken(member, seen, actions, step)
             losses.append(float((taken - values[places]).square().sum(1).mean()))
         return float(np.mean(losses)) if losses else 0.0
 
@@ -340,10 +338,16 @@ class Averager(QModel):
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one model, `[n, 2, A, H]`."""
 
-    def read(self, embedded: Tensor, step: int) -> Tensor:
-        """Values at embedded states: `[E, n, 2, A, H]`."""
-        members = range(self.sizes.n_members)
-        return torch.stack([self.read_member(e, embedded, step).float() for e in members])
+    def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
+        """Values of one model for one action of each state, `[n, 2, H]`."""
+        found = self.read_member(member, embedded, step)
+        which = actions[:, None, None, None].expand(-1, 2, 1, found.shape[-1])
+        return found.gather(2, which)[:, :, 0]
+
+    def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
+        """Values of some members at embedded states: `[E, n, 2, A, H]`."""
+        chosen = range(self.sizes.n_members)[members]
+        return torch.stack([self.read_member(e, embedded, step).float() for e in chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,9 +415,9 @@ class Bounded(QModel):
         """As the model says."""
         return self.inner.known(embedded)
 
-    def read(self, embedded: Tensor, step: int) -> Tensor:
+    def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
         """Values within their bounds."""
-        found = self.inner.read(embedded, step)
+        found = self.inner.read(embedded, step, members)
         return found.clamp(self.get_buffer("least")[step], self.get_buffer("most")[step])
 
 

@@ -51,7 +51,7 @@ class Points(NamedTuple):
     def raised(self, budgets: Any) -> Any:
         """Budgets `[L]` or `[N, L]`, those within the slack raised to the first vertex."""
         first, least = self.first_cost[:, None], self.least_budget[:, None]
-        return _where((budgets >= least) & (budgets < first), first, budgets + 0 * first)
+        return _where((budgets >= least) & (budgets < first), first, budgets)
 
 
 @storable
@@ -110,8 +110,11 @@ class HullRule:
         if cap == 0 or len(q_r) == 0:
             return plain
         costs, rewards, cheapest, first_cost, _ = plain.points(q_r, q_c)
-        top = rewards.argmax(1)[:, None]
-        rise = _at(rewards, top)[:, 0] - _at(rewards, cheapest[:, None])[:, 0]
+        best = -_least(-rewards)
+        rise = best - _at(rewards, cheapest[:, None])[:, 0]
+        top = _masked(-costs, rewards < best[:, None]).argmax(1)[
+            :, None
+        ]  # the cheapest of the best
         run = _at(costs, top)[:, 0] - first_cost
         width = float(run.mean())
         if width <= 0:
@@ -127,27 +130,22 @@ class HullRule:
 
     def points(self, q_r: Any, q_c: Any, step: int = 0) -> Points:
         """From (q_r, q_c), each `[N, A, B]`, to points `[N, A * B]`."""
-        costs, rewards = _playable(q_c.reshape(len(q_c), -1), q_r.reshape(len(q_r), -1))
+        n_points = q_r.shape[1] * q_r.shape[2]
+        costs, rewards = _playable(q_c.reshape(len(q_c), n_points), q_r.reshape(len(q_r), n_points))
         if self.costs_from_zero:
             costs = costs.clip(0)
-        if len(costs) == 0:
-            return Points(costs, rewards, costs[:, 0].astype(np.int64), costs[:, 0], costs[:, 0])
-        least = costs.min(1) if isinstance(costs, np.ndarray) else costs.amin(1)
-        cheapest = _where(costs > least[:, None], rewards * 0 - np.inf, rewards).argmax(1)
+        least = _least(costs)[:, None]
+        cheapest = _masked(rewards, costs > least).argmax(1)
         slope, slack = (float(v[min(step, len(v) - 1)]) for v in (self.slope, self.slack))
         if slope == 0:
-            return Points(costs, rewards, cheapest, least, least)
-        worth = _where(
-            costs <= least[:, None] + slack, rewards - slope * costs, rewards * 0 - np.inf
-        )
-        first = worth.argmax(1)[:, None]
+            return Points(costs, rewards, cheapest, least[:, 0], least[:, 0])
+        first = _masked(rewards - slope * costs, costs > least + slack).argmax(1)[:, None]
         first_cost = _at(costs, first)
         # Points that are cheaper are put beneath the first one, where no frontier passes.
-        floor = _lower_than(_at(rewards, first))
         is_cheaper = costs < first_cost
-        costs = _where(is_cheaper, first_cost + 0 * costs, costs)
-        rewards = _where(is_cheaper, floor + 0 * rewards, rewards)
-        return Points(costs, rewards, cheapest, first_cost[:, 0], least - slack)
+        costs = _where(is_cheaper, first_cost, costs)
+        rewards = _where(is_cheaper, _lower_than(_at(rewards, first)), rewards)
+        return Points(costs, rewards, cheapest, first_cost[:, 0], least[:, 0] - slack)
 
 
 PLAIN = HullRule()
@@ -266,13 +264,15 @@ class HullPolicy(OneStepPolicy):
         """Returns the mixtures of each state at all budgets `[L]`, from its one frontier."""
         points = self.points(states)
         found = mixtures_at(points.costs, points.rewards, points.raised(budgets))
-        return self._options(_with_cheapest(found, points.cheapest[:, None]))
+        return self._options(_with_cheapest(found, points))
 
     def mixtures(self, states: NDArray[Any], budgets: FloatArray) -> Mixtures[NDArray[Any]]:
         """Returns the mixtures of states at their budgets `[N]`, as points a * B + b."""
         points = self.points(states)
         held = points.raised(np.asarray(budgets)[:, None])[:, 0]
-        return _with_cheapest(best_mixtures(points.costs, points.rewards, held), points.cheapest)
+        found = best_mixtures(points.costs, points.rewards, held)
+        playing: Mixtures[NDArray[Any]] = _with_cheapest(found, points)
+        return playing
 
     def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
@@ -297,9 +297,13 @@ def augmented_actions(points: IntArray, beta_grid: FloatArray) -> tuple[IntArray
     return points // len(beta_grid), beta_grid[points % len(beta_grid)]
 
 
-def _with_cheapest(found: Mixtures[NDArray[Any]], cheapest: IntArray) -> Mixtures[NDArray[Any]]:
-    """Mixtures that play the cheapest point where the budget is infeasible."""
+def _with_cheapest(found: Any, points: Points) -> Any:
+    """Mixtures `[N]` or `[N, L]` that play the cheapest point where the budget is infeasible.
+
+    Their cost and reward are left as they are, those of the first vertex.
+    """
     is_infeasible = found.status == BudgetStatus.INFEASIBLE
+    cheapest = points.cheapest.reshape(-1, *[1] * (found.status.ndim - 1))
     lower, upper = (np.where(is_infeasible, cheapest, p) for p in (found.lower, found.upper))
     return found._replace(lower=lower, upper=upper)
 
@@ -309,19 +313,19 @@ def _playable(costs: Any, rewards: Any) -> tuple[Any, Any]:
     is_barred = rewards == -np.inf
     if not is_barred.any():
         return costs, rewards
-    dearest, worst = _largest(costs, is_barred), -_largest(-rewards, is_barred)
-    return (
-        _where(is_barred, dearest, costs),
-        _where(is_barred, _lower_than(worst), rewards),
-    )
+    dearest = -_least(-_where(is_barred, -np.inf, costs))[:, None]
+    worst = _least(_where(is_barred, np.inf, rewards))[:, None]
+    return _where(is_barred, dearest, costs), _where(is_barred, _lower_than(worst), rewards)
 
 
-def _largest(values: Any, is_barred: Any) -> Any:
-    """The largest of the values `[N, K]` of each row that are not barred, `[N, K]`."""
-    if isinstance(values, np.ndarray):
-        most = np.where(is_barred, -np.inf, values).max(1, keepdims=True)
-        return np.broadcast_to(most, values.shape)
-    return values.masked_fill(is_barred, -np.inf).amax(1, keepdim=True).expand(values.shape)
+def _masked(values: Any, mask: Any) -> Any:
+    """Values, minus infinity where the mask says so."""
+    return _where(mask, -np.inf, values)
+
+
+def _least(values: Any) -> Any:
+    """The least value of each row `[N, K]`."""
+    return values.min(1) if isinstance(values, np.ndarray) else values.amin(1)
 
 
 def _lower_than(rewards: Any) -> Any:
@@ -330,7 +334,11 @@ def _lower_than(rewards: Any) -> Any:
 
 
 def _where(mask: Any, one: Any, other: Any) -> Any:
-    return np.where(mask, one, other) if isinstance(mask, np.ndarray) else other.where(~mask, one)
+    if isinstance(mask, np.ndarray):
+        return np.where(mask, one, other)
+    if isinstance(one, float):
+        return other.masked_fill(mask, one)
+    return one.where(mask, other)
 
 
 def _at(values: Any, places: Any) -> Any:

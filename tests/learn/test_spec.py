@@ -1,3 +1,5 @@
+"""Settings of runs: as JSON, changed one by one, and refused by name."""
+
 import json
 import math
 from dataclasses import dataclass, replace
@@ -5,16 +7,38 @@ from dataclasses import dataclass, replace
 import pytest
 
 from bmdp import ConfigError
-from bmdp.learn import BFTQConfig, EnvConfig, FTQConfig, LagrangianConfig, preset
-from bmdp.learn.spec import DataSpec
+from bmdp.learn import (
+    Backward,
+    BFTQConfig,
+    EnvConfig,
+    Exploration,
+    FTQConfig,
+    Iterations,
+    LagrangianConfig,
+    TrainingSpec,
+    preset,
+)
 from bmdp.learn.presets import PRESETS
 from bmdp.learn.spec import from_json, plain, to_json, with_setting
-from bmdp.models import EncoderNet, FrontierNet, KernelModel, LinearModel, TableModel
+from bmdp.models import (
+    EncoderNet,
+    ForestModel,
+    FrontierNet,
+    KernelModel,
+    LinearModel,
+    Regression,
+    TableModel,
+)
 from training import SPEC
 
 
-def there_and_back(spec, *kind):
-    return from_json(json.loads(json.dumps(to_json(spec), allow_nan=False)), *kind)
+def there_and_back(spec):
+    return from_json(json.loads(json.dumps(to_json(spec), allow_nan=False)))
+
+
+def of_log(learner, held_out=0.0):
+    """Settings of a run that learns from a log."""
+    return TrainingSpec(None, learner, None, held_out)
 
 
 # As JSON
@@ -28,29 +52,39 @@ def test_every_preset_comes_back_as_it_was(name):
 @pytest.mark.parametrize(
     "model",
     [
-        EncoderNet((8, 9), (3,), "code"),
-        FrontierNet((5,), "free"),
-        LinearModel("quadratic", 4, 0.5),
+        EncoderNet((8, 9), (3,), "code", labels="stored", n_labels=2),
+        FrontierNet((5,), "free", regression=Regression(steps=7, batch_size=3, start="restart")),
+        KernelModel(7, (0.5,), (0.1, 1.0)),
+        LinearModel("quadratic", 0.5),
+        ForestModel(7, 3),
         TableModel(),
     ],
 )
 def test_every_model_comes_back_as_it_was(model):
-    spec = DataSpec(BFTQConfig(gamma=0.5, model=model, budget_range=(-1, 3)))
-    back = there_and_back(spec, DataSpec)
+    spec = of_log(BFTQConfig(gamma=0.5, model=model, budget_range=(-1, 3)))
+    back = there_and_back(spec)
     assert back == spec
     assert isinstance(back.learner.budget_range, tuple)
 
 
+@pytest.mark.parametrize(
+    "schedule", [None, Iterations(), Iterations(7, 0.5, 0.25), Backward(), Backward("shared")]
+)
+def test_every_schedule_comes_back_as_it_was(schedule):
+    spec = of_log(BFTQConfig(gamma=0.5, schedule=schedule, costs_from_zero=True))
+    assert there_and_back(spec) == spec
+
+
 def test_numbers_that_json_does_not_have_come_back():
-    spec = DataSpec(BFTQConfig(gamma=0.5, cost_floor=float("-inf")))
-    assert there_and_back(spec, DataSpec) == spec
+    spec = of_log(BFTQConfig(gamma=0.5, schedule=Iterations(stop_loss=math.inf)))
+    assert there_and_back(spec) == spec
 
 
 def test_prices_come_back_as_they_were():
     learner = LagrangianConfig(gamma=0.5, model=KernelModel(7), prices=(math.inf, 2, 0))
     for changes in ({}, {"plays": "carried"}, {"prices": ()}):
-        spec = DataSpec(replace(learner, **changes), held_out=0.25)
-        assert there_and_back(spec, DataSpec) == spec
+        spec = of_log(replace(learner, **changes), held_out=0.25)
+        assert there_and_back(spec) == spec
 
 
 def test_settings_of_an_environment_have_their_lists_back_as_tuples():
@@ -60,13 +94,15 @@ def test_settings_of_an_environment_have_their_lists_back_as_tuples():
 
 
 def test_what_is_not_there_has_its_default():
-    spec = from_json({"learner": {"kind": "FTQConfig", "gamma": 1}}, DataSpec)
-    assert spec == DataSpec(FTQConfig(gamma=1.0))
+    learner = {"kind": "FTQConfig", "gamma": 1}
+    assert from_json({"env": None, "learner": learner, "exploration": None}) == of_log(
+        FTQConfig(gamma=1.0)
+    )
 
 
 def test_settings_that_were_written_before_there_were_others_are_read():
     old = to_json(preset("two-way"))
-    for name in ("bonus", "weight", "cell", "move"):
+    for name in ("optimism", "count_bonus", "move"):
         del old["exploration"][name]
     for part, name in ((old["learner"], "caution"), (old, "held_out")):
         del part[name]
@@ -74,45 +110,53 @@ def test_settings_that_were_written_before_there_were_others_are_read():
 
 
 def test_what_json_cannot_say_is_refused_by_name():
+    @dataclass(frozen=True)
     class Mine:
-        covers_grid = False
+        """A model that nothing has registered."""
+
+        def empty(self, sizes):
+            raise NotImplementedError
 
     with pytest.raises(ConfigError, match=r"learner\.model must be something that JSON can say"):
-        to_json(DataSpec(BFTQConfig(gamma=1.0, model=Mine())))
+        to_json(of_log(BFTQConfig(gamma=1.0, model=Mine())))
 
 
 def test_settings_of_any_class_become_plain():
     @dataclass(frozen=True)
     class Mine:
-        spec: DataSpec
+        spec: TrainingSpec
         prices: tuple[float, ...]
 
-    mine = Mine(DataSpec(BFTQConfig(gamma=1.0)), (0.0, math.inf))
+    mine = Mine(of_log(BFTQConfig(gamma=1.0)), (0.0, math.inf))
     assert plain(mine) == {"spec": to_json(mine.spec), "prices": [0.0, "inf"]}
     assert plain(LagrangianConfig(gamma=1.0))["kind"] == "LagrangianConfig"
     with pytest.raises(ConfigError, match=r"prices\[1\] must be something that JSON can say"):
         plain(replace(mine, prices=(0.0, {1})))
-    with pytest.raises(ConfigError, match="must be something that JSON can say; got Mine"):
-        to_json(DataSpec(BFTQConfig(gamma=1.0, model=mine)))
+
+
+LOG = {"env": None, "exploration": None}
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, "settings must be settings of DataSpec by name; got 3"),
-        ({}, "DataSpec is not complete"),
-        ({"learner": {"kind": "BFTQConfig"}}, r"learner: BFTQConfig is not complete.*gamma"),
-        ({"learner": {"gamma": 1}}, "one of BFTQConfig, FTQConfig, LagrangianConfig, or settings"),
+        (3, "settings must be settings of TrainingSpec by name; got 3"),
+        ({}, "TrainingSpec is not complete"),
+        ({"learner": {"kind": "BFTQConfig"}, **LOG}, r"learner: BFTQConfig is not complete.*gamma"),
         (
-            {"learner": {"kind": "os.system"}},
+            {"learner": {"gamma": 1}, **LOG},
+            "one of BFTQConfig, FTQConfig, LagrangianConfig, or settings",
+        ),
+        (
+            {"learner": {"kind": "os.system"}, **LOG},
             "must be one of BFTQConfig, FTQConfig, LagrangianConfig; got",
         ),
-        ({"lerner": 1}, "DataSpec has no setting 'lerner'. Did you mean 'learner'?"),
+        ({"lerner": 1}, "TrainingSpec has no setting 'lerner'. Did you mean 'learner'?"),
     ],
 )
 def test_what_is_no_specification_is_refused(value, message):
     with pytest.raises(ConfigError, match=message):
-        from_json(value, DataSpec)
+        from_json(value)
 
 
 # Single settings
@@ -123,21 +167,27 @@ def test_what_is_no_specification_is_refused(value, message):
     [
         ("learner.gamma=0.9", "learner.gamma", 0.9),
         ("learner.gamma=1", "learner.gamma", 1.0),
-        ("learner.iterations=1e2", "learner.iterations", 100),
+        ("learner.schedule.n=1e2", "learner.schedule.n", 100),
+        ("learner.schedule=Backward", "learner.schedule", Backward()),
+        ("learner.schedule=null", "learner.schedule", None),
         ("learner.cost_gamma=null", "learner.cost_gamma", None),
         ("learner.cost_gamma=0.5", "learner.cost_gamma", 0.5),
         ("learner.budget_range=[0, 2]", "learner.budget_range", (0.0, 2.0)),
-        ("learner.valuation=self", "learner.valuation", "self"),
+        ("learner.ensemble=1", "learner.ensemble", 1),
+        ("learner.costs_from_zero=true", "learner.costs_from_zero", True),
         ("learner.model=FrontierNet", "learner.model", FrontierNet()),
         ('learner.model={"kind": "TableModel"}', "learner.model", TableModel()),
         ("learner.model.hidden=[3, 4]", "learner.model.hidden", (3, 4)),
-        ("learner.regression.keep_moments=false", "learner.regression.keep_moments", False),
-        ("learner.valuation=pessimistic", "learner.valuation", "pessimistic"),
+        (
+            "learner.model.regression.keep_moments=false",
+            "learner.model.regression.keep_moments",
+            False,
+        ),
+        ("learner.model.labels=stored", "learner.model.labels", "stored"),
         ("learner.caution=-1", "learner.caution", -1.0),
         ("exploration.rounds=3", "exploration.rounds", 3),
-        ("exploration.bonus=count", "exploration.bonus", "count"),
-        ("exploration.weight=1", "exploration.weight", 1.0),
-        ("exploration.cell=2", "exploration.cell", 2.0),
+        ("exploration.optimism=1", "exploration.optimism", 1.0),
+        ("exploration.count_bonus=2", "exploration.count_bonus", 2.0),
         ("env.id=slot-filling", "env.id", "slot-filling"),
     ],
 )
@@ -165,19 +215,20 @@ def test_settings_of_a_foreign_environment_are_taken_as_they_are():
         ("learner.gama=0.9", "BFTQConfig has no setting 'gama'. Did you mean 'gamma'?"),
         ("lerner.gamma=0.9", "TrainingSpec has no setting 'lerner'. Did you mean 'learner'?"),
         ("env.observe_tme=true", "has no setting 'observe_tme'. Did you mean 'observe_time'?"),
-        ("learner.regression.zzz=1", r"Regression has no setting 'zzz'. There are steps, .*"),
+        ("learner.model.regression.zzz=1", r"Regression has no setting 'zzz'. There are steps, .*"),
         ("learner.model=Frontier", "got 'Frontier'. Did you mean 'FrontierNet'?"),
-        ("learner.model=7", "learner.model must be one of EncoderNet"),
+        ("learner.model=7", "learner.model must be one of .*EncoderNet"),
         ("learner.gamma=high", "learner.gamma must be a number; got 'high'"),
         ("learner.gamma=true", "learner.gamma must be a number; got True"),
         ("learner.gamma=1.5", "gamma must be from 0 to 1; got 1.5"),
-        ("learner.iterations=2.5", "learner.iterations must be a whole number; got 2.5"),
+        ("learner.schedule.n=2.5", "learner.schedule.n must be a whole number; got 2.5"),
+        ("learner.schedule=Sideways", "learner.schedule must be one of Iterations, Backward"),
+        ("learner.schedule.last_step=own", "Iterations has no setting 'last_step'"),
         ("learner.budget_range=1", r"learner.budget_range must be a list such as \[1, 2\]; got 1"),
         ("learner.budget_range=[0, 1, 2]", "learner.budget_range must be a list of 2"),
-        ("learner.valuation=both", "learner.valuation must be one of crossed, pessimi"),
-        ("exploration.bonus=novelty", "exploration.bonus must be one of none, count, t"),
-        ("exploration.weight=-1", "weight must be finite and from 0 on; got -1.0"),
-        ("learner.regression.keep_moments=1", "keep_moments must be true or false; got 1"),
+        ("learner.model.labels=both", "learner.model.labels must be one of uniform, stored"),
+        ("exploration.optimism=-1", "optimism must be from 0 on; got -1.0"),
+        ("learner.model.regression.keep_moments=1", "keep_moments must be true or false; got 1"),
         ("env.id=3", "env.id must be a word; got 3"),
         ("env.settings=3", "env.settings must be settings by name; got 3"),
         ("env.observe_time.x=3", "there is nothing inside of one"),
@@ -205,36 +256,26 @@ KEPT = {
     "cost_gamma": 0.25,
     "budget_range": (0.0, 2.0),
     "model": TableModel(),
-    "iterations": 3,
-    "folds": 4,
-    "stages": "shared",
+    "schedule": Iterations(3),
+    "ensemble": 4,
 }
 
 
-@pytest.mark.parametrize("cls", [BFTQConfig, LagrangianConfig])
+@pytest.mark.parametrize("cls", [BFTQConfig, FTQConfig, LagrangianConfig])
 def test_a_learner_of_another_kind_keeps_what_was_set_of_what_both_have(cls):
-    spec = DataSpec(BFTQConfig(**KEPT, n_budgets=5), held_out=0.25)
+    spec = of_log(BFTQConfig(**KEPT, n_budgets=5), held_out=0.25)
     found = set_all(spec, "learner=LagrangianConfig", f"learner={cls.__name__}")
-    assert found == DataSpec(cls(**KEPT), held_out=0.25)
-    one_price = set_all(spec, "learner=FTQConfig").learner
-    shared = {name: KEPT[name] for name in ("gamma", "budget_range", "model", "iterations")}
-    assert one_price == FTQConfig(**shared)
+    assert found == of_log(cls(**KEPT), held_out=0.25)
 
 
 def test_a_learner_of_the_same_kind_stays_as_it_is():
-    spec = DataSpec(BFTQConfig(**KEPT, n_budgets=5))
+    spec = of_log(BFTQConfig(**KEPT, n_budgets=5))
     assert set_all(spec, "learner=BFTQConfig") == spec
-
-
-def test_a_model_that_was_not_chosen_is_that_of_the_kind():
-    priced = set_all(DataSpec(BFTQConfig(gamma=1.0)), "learner=LagrangianConfig")
-    assert priced.learner == LagrangianConfig(gamma=1.0)
-    assert set_all(priced, "learner=BFTQConfig").learner.model == EncoderNet()
 
 
 def test_settings_of_its_own_are_reached_after_the_change():
     spec = set_all(
-        DataSpec(BFTQConfig(gamma=1.0)),
+        of_log(BFTQConfig(gamma=1.0)),
         "learner=LagrangianConfig",
         "learner.model=KernelModel",
         "learner.plays=carried",
@@ -249,13 +290,38 @@ def test_settings_of_its_own_are_reached_after_the_change():
 
 
 def test_a_learner_that_explores_is_changed_too_but_not_to_one_of_prices():
-    assert set_all(SPEC, "learner=FTQConfig").learner.regression == SPEC.learner.regression
-    message = r"of BFTQConfig, FTQConfig; got 'LagrangianConfig'\. Exploring does not learn prices"
+    linear = with_setting(SPEC, "learner.model=LinearModel")
+    assert set_all(linear, "learner=FTQConfig").learner.schedule == SPEC.learner.schedule
+    message = r"BFTQConfig or an FTQConfig to explore; got .* Exploring does not learn prices"
     with pytest.raises(ConfigError, match=message):
-        with_setting(SPEC, "learner=LagrangianConfig")
+        with_setting(linear, "learner=LagrangianConfig")
     settings = to_json(SPEC) | {"learner": {"kind": "LagrangianConfig", "gamma": 1}}
     with pytest.raises(ConfigError, match=message):
         from_json(settings)
+
+
+def test_a_network_that_takes_a_budget_cannot_be_kept_for_prices():
+    with pytest.raises(ConfigError, match="must not take its heads for budgets"):
+        with_setting(SPEC, "learner=FTQConfig")
+
+
+@pytest.mark.parametrize(
+    ("env", "exploration"), [(None, Exploration()), (EnvConfig("corridors"), None)]
+)
+def test_a_run_explores_or_learns_from_a_log_and_nothing_between(env, exploration):
+    with pytest.raises(ConfigError, match="needs both env and exploration, or neither for a log"):
+        TrainingSpec(env, BFTQConfig(gamma=1.0), exploration)
+
+
+@pytest.mark.parametrize("text", ["env.id=corridors", "exploration.rounds=3"])
+def test_a_log_has_no_settings_of_exploring(text):
+    with pytest.raises(ConfigError, match="the run learns from a log"):
+        with_setting(of_log(BFTQConfig(gamma=1.0)), text)
+
+
+def test_a_schedule_that_is_chosen_by_itself_has_no_settings_yet():
+    with pytest.raises(ConfigError, match=r"say learner\.schedule=Iterations before"):
+        with_setting(of_log(BFTQConfig(gamma=1.0)), "learner.schedule.n=3")
 
 
 @pytest.mark.parametrize(
@@ -271,18 +337,18 @@ def test_a_learner_that_explores_is_changed_too_but_not_to_one_of_prices():
 )
 def test_a_wrong_kind_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
-        with_setting(DataSpec(BFTQConfig(gamma=1.0)), text)
+        with_setting(of_log(BFTQConfig(gamma=1.0)), text)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learner.plays=dice", "learner.plays must be one of mixture, carried"),
-        ("learner.labels=stored", "has no setting 'labels'. BFTQConfig has it"),
+        ("learner.plays=dice", "learner.plays must be one of carried, mixture"),
+        ("learner.n_budgets=5", "has no setting 'n_budgets'. BFTQConfig has it"),
         ("learner.prices=[1, -1]", "prices must be different numbers from 0 on"),
         ("held_out=1", "held_out must be from 0 to below 1"),
     ],
 )
 def test_a_wrong_setting_of_prices_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
-        with_setting(DataSpec(LagrangianConfig(gamma=1.0)), text)
+        with_setting(of_log(LagrangianConfig(gamma=1.0)), text)
