@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bmdp.models import Averager, Problem, RowSet, Sizes, regressor
+from bmdp.models import Averager, Problem, RowSet, Sizes, register_regressor
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class NearestNeighbours:
     """Values are mean targets of the k nearest rows of an action."""

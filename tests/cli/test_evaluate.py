@@ -1,19 +1,16 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import bmdp
 import commands
-from batches import bandit
 from bmdp.cli import evaluate as verb
-from bmdp.envs import Corridors, ScriptedPolicy, corridors
+from bmdp.envs import Corridors, corridors
 from bmdp.envs.slots import find_spec
-from bmdp.learn import EnvConfig, Exploration, LagrangianConfig, LagrangianFTQ, train
+from bmdp.learn import EnvConfig, Exploration, train
 from bmdp.learn.runs import RunFolder
-from bmdp.models import LearnedQ, LinearModel
-from bmdp.policies import Portfolio
+from bmdp.models import LearnedQ
 from training import LEARNER, SPEC
 
 
@@ -195,27 +192,3 @@ def test_a_policy_that_is_computed_elsewhere_pays_and_earns_the_same(
         assert (one["cost"], one["reward"]) == pytest.approx((other["cost"], other["reward"]))
     result = run(*asked, "--device", "cuda", "--workers", 2)
     assert (result.exit_code, "takes one worker; got 2" in result.stderr) == (1, True)
-
-
-def test_every_learned_part_of_a_policy_is_placed(monkeypatch):
-    """A dial, a mixture of prices, a calibrated policy: whatever they are made of."""
-    placed = []
-
-    def watched(q_function, device):
-        placed.append(device)
-        return q_function
-
-    monkeypatch.setattr(LearnedQ, "to", watched)
-    batch = bandit(60)
-    common = {"gamma": 1.0, "model": LinearModel(), "ensemble": 1, "prices": (0.0, 5.0)}
-    carried = LagrangianFTQ(LagrangianConfig(**common)).fit(batch, seed=0)
-    mixed = LagrangianFTQ(LagrangianConfig(**common, plays="mixture")).fit(batch, seed=0)
-    both = Portfolio.coin(carried, mixed, cheap_cost=0.1, dear_cost=0.5)
-    for policy, n_parts in ((carried, 1), (mixed, 1), (both, 2)):
-        placed.clear()
-        other = verb.placed(policy, "cuda")
-        assert placed == ["cuda"] * n_parts
-        one, two = (p.start(batch.state, 0.3, np.random.default_rng(0)) for p in (policy, other))
-        np.testing.assert_array_equal(*(t.decide(batch.state).action for t in (one, two)))
-    rule = ScriptedPolicy("slot-filling/voice-again")
-    assert verb.placed(rule, "cuda") == rule

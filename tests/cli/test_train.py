@@ -10,7 +10,7 @@ import bmdp
 import commands
 from bmdp.cli import progress
 from bmdp.envs.slots import find_spec
-from bmdp.learn import Iterations, collect, preset, train, train_from_data
+from bmdp.learn import BFTQConfig, Iterations, collect, preset, train, train_from_data
 from bmdp.learn.explore import RoundRecord
 from bmdp.learn.fit import Record
 from bmdp.learn.runs import RunFolder, spec_of
@@ -171,7 +171,7 @@ def test_a_terminal_sees_how_far_it_is(tmp_path, monkeypatch):
     ],
 )
 def test_elsewhere_slow_iterations_are_told_of_before_the_last(capsys, seconds, told):
-    shown = progress.TrainingProgress(n_rounds=1, n_iterations=5)
+    shown = progress.TrainingProgress(1, BFTQConfig(gamma=1.0, schedule=Iterations(5)))
     for i in range(5):
         shown(RoundRecord(0, iteration(i, seconds=seconds, is_last=i == 4)))
     assert lines(capsys.readouterr().err) == [f"round 1/1: iteration {line}" for line in told]
@@ -185,7 +185,7 @@ def iteration(number, **changes):
 
 
 def test_a_run_by_steps_says_how_many_there_are(capsys):
-    shown = progress.TrainingProgress(n_rounds=1, n_iterations=100)
+    shown = progress.TrainingProgress(1, BFTQConfig(gamma=1.0))
     for i in range(3):
         shown(RoundRecord(0, iteration(i, step=2 - i, is_last=i == 2, last_loss=None)))
     assert lines(capsys.readouterr().err) == ["round 1/1: iteration 3/3, loss 0.2, 0.0 s"]

@@ -292,7 +292,7 @@ def test_lists_of_different_lengths_are_no_column(name, ragged):
         [],
         [2**70] * 6,
     ],
-    ids=repr,
+    ids=lambda value: "an object" if type(value) is object else repr(value),
 )
 def test_what_is_no_column_is_refused(name, value):
     with pytest.raises(DataError, match=name):

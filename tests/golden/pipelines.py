@@ -18,6 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from scipy import sparse
 
 import bmdp
+from batches import exhaustive_batch
 from bmdp.envs import FiniteEnv, FiniteVectorEnv, ScriptedPolicy
 from bmdp.exact import (
     allocate_budgets,
@@ -186,25 +187,6 @@ def fraction_model(seed: int, *, is_random: bool) -> bmdp.FiniteBMDP:
     )
 
 
-def every_transition(model: bmdp.FiniteBMDP) -> bmdp.TransitionBatch:
-    """Every (s, a, s') as often as is its probability, in quarters."""
-    chances = model.transition.toarray().reshape(*model.shape, model.n_states)
-    state, action, following = np.nonzero(chances)
-    counts = np.round(4 * chances[state, action, following]).astype(int)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    state, action, following = state[rows], action[rows], following[rows]
-    return bmdp.TransitionBatch(
-        state=state.astype(float),
-        action=action,
-        reward=model.reward[state, action],
-        cost=model.cost[state, action],
-        next_state=following.astype(float),
-        terminal=model.terminal[following],
-        episode=np.zeros(len(rows), int),
-        n_actions=model.n_actions,
-    )
-
-
 def finite_spec(model: bmdp.FiniteBMDP, start: int = 0) -> EnvSpec:
     """A finite model as an environment."""
     return EnvSpec(
@@ -342,7 +324,9 @@ def tabular() -> Values:
     for kind, is_random in (("deterministic", False), ("stochastic", True)):
         model, iterations = fraction_model(4, is_random=is_random), 6
         config = table_learner(model, iterations, 2.0)
-        policy = BFTQ(config).fit(every_transition(model), seed=0, device="cpu")
+        policy = BFTQ(config).fit(
+            exhaustive_batch(model, parts=4, n_copies=1), seed=0, device="cpu"
+        )
         grid = np.linspace(0.0, 2.0, 11)
         truth = budgeted_value_iteration(model, grid, tol=0.0, max_iterations=iterations)
         for state in range(model.n_states - 1):

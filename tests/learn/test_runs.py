@@ -31,7 +31,7 @@ from bmdp.learn.explore import RoundRecord
 from bmdp.learn.fit import Record
 from bmdp.learn.runs import FitKeeper, RunFolder, data_notes, discard, read_records
 from bmdp.models import EncoderNet, ForestModel, FrontierNet, KernelModel, LinearModel, Regression
-from bmdp.policies import RandomBudgetedPolicy
+from bmdp.policies import Portfolio, RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, row, told, with_learner
 
 NEXT = storage.SCHEMA + 1
@@ -513,6 +513,28 @@ def test_data_that_cannot_be_learned_from_are_refused(tmp_path, log, changes, le
     with pytest.raises(DataError, match=message):
         train_from_data(batch, replace(LEARNER, **learner), tmp_path / "run", seed=0)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_kept_policy_that_cannot_explore_is_refused(tmp_path):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=2, on_record=kill_after(4))
+    place = tmp_path / "run" / "round-000" / "policy"
+    some = RandomBudgetedPolicy(5, 0.0, 1.0)
+    Portfolio.coin(some, some, cheap_cost=0.1, dear_cost=0.5).save(place, overwrite=True)
+    with pytest.raises(StoreError, match="policy of round 0 is a Portfolio, which does not expl"):
+        resume(tmp_path / "run")
+
+
+def test_the_files_of_a_round_are_opened_once_to_tidy(tmp_path, monkeypatch):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=2, on_record=kill_after(3))
+    opened, n_done = [], FitKeeper.n_done
+    monkeypatch.setattr(FitKeeper, "n_done", lambda self: opened.append(self.path) or n_done(self))
+    run = RunFolder(tmp_path / "run")
+    assert len(run.records()) == 3
+    run.tidy()
+    assert [record["kind"] for record in run.records()] == ["collection", "iteration"]
+    assert len(opened) == 1
 
 
 def test_records_end_where_a_kill_cut_one_off(tmp_path):

@@ -127,7 +127,7 @@ def test_with_all_rows_as_centres_values_are_what_scikit_learn_predicts():
 def test_with_fewer_centres_all_rows_are_fitted_by_bumps_around_some_of_them():
     states, targets = data(200)
     q = fitted(FEW, problem(states), targets)
-    centres = q.centres[0, 0].numpy()
+    centres = q.centres[0, 0, 0].numpy()
     rows, mean = scaled(states, states), targets.mean(axis=0)
     assert {tuple(c) for c in centres} <= {tuple(row) for row in rows}
     others = data(20, seed=1)[0]
@@ -218,7 +218,7 @@ def test_what_a_row_would_be_given_by_the_others_follows_from_its_share_in_its_v
 def test_length_and_ridge_are_the_best_of_all_at_rows_that_are_left_out(n_centres, seed):
     states, targets = wavy(seed)
     model = KernelModel(n_centres, LENGTHS, RIDGES)
-    centres = fitted(model, problem(states), targets).centres[0, 0].numpy()
+    centres = fitted(model, problem(states), targets).centres[0, 0, 0].numpy()
     regression = by_all if n_centres == 30 else by_centres(centres)
     best = best_by_left_out(scaled(states, states), targets, regression)
     assert choice(model, states, targets) == best
@@ -362,7 +362,7 @@ def test_rows_that_repeat_a_state_count_as_often_as_they_do():
     rows = np.repeat(np.arange(30), counts)
     repeated = data(len(rows), seed=1)[1]
     q = fitted(KernelModel(100, (0.5,), (0.1,)), problem(states[rows]), repeated)
-    assert q.centres.shape[2] == 30
+    assert q.centres.shape[3] == 30
     unique = scaled(states, states[rows])
     mean = repeated.mean(axis=0)
     means = np.stack([repeated[rows == i].mean(axis=0) for i in range(30)]) - mean

@@ -134,6 +134,25 @@ def test_what_is_not_there_is_refused(name, message):
         with_setting(SPEC, f"learner.model={name}")
 
 
+def bmdp_command(*words):
+    code = "from bmdp.cli.main import main; main()"
+    return python("-c", code, *words, PYTHONPATH="examples")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("evaluate", "--episodes", 5, "--budgets", 0.5, "--set", "env.height=3"),
+        ("play", "--budget", 0.5),
+        ("train", "--resume"),
+    ],
+)
+def test_commands_open_its_run(run, words):
+    verb, *options = words
+    found = bmdp_command(verb, *options, run)
+    assert found.returncode == 0, found.stderr
+
+
 def test_it_is_named_on_the_command_line(tmp_path):
     settings = {
         "exploration.rounds": 1,
@@ -143,8 +162,7 @@ def test_it_is_named_on_the_command_line(tmp_path):
         "learner.model.k": 3,
     }
     changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    code = "from bmdp.cli.main import main; main()"
     words = ("train", "corridors", "--episodes", 20, "--device", "cpu", *changes)
-    found = python("-c", code, *words, "--out", tmp_path / "run", PYTHONPATH="examples")
+    found = bmdp_command(*words, "--out", tmp_path / "run")
     assert found.returncode == 0, found.stderr
     assert bmdp.load_policy(tmp_path / "run").q_function.model.settings == NearestNeighbours(3)

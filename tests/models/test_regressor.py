@@ -8,10 +8,14 @@ import pytest
 import torch
 
 import bmdp
+from batches import bandit
 from bmdp import BFTQ, BFTQConfig, ConfigError, StoreError
+from bmdp.envs import ScriptedPolicy
+from bmdp.learn import LagrangianConfig, LagrangianFTQ
 from bmdp.learn.fit import Backward, Iterations
-from bmdp.models import ForestModel, QModel, RowSet, regressor
-from bmdp.models.regressor import Bounded
+from bmdp.models import ForestModel, LearnedQ, LinearModel, QModel, RowSet, register_regressor
+from bmdp.models.regressor import Bounded, placed
+from bmdp.policies import Portfolio
 from devices import each_device, needs_gpu
 from regressors import (
     ALL,
@@ -337,8 +341,8 @@ def test_heads_of_equal_targets_have_equal_values(model):
 
 def test_a_regressor_has_a_name_of_its_own():
     with pytest.raises(ConfigError, match="a regressor called 'ForestModel' is registered already"):
-        regressor(type("ForestModel", (), {}))
-    assert regressor(ForestModel) is ForestModel
+        register_regressor(type("ForestModel", (), {}))
+    assert register_regressor(ForestModel) is ForestModel
 
 
 def test_what_makes_no_models_is_no_regressor():
@@ -352,6 +356,28 @@ def test_a_regressor_makes_models_that_are_torch_modules(model):
     assert isinstance(q, QModel)
     assert isinstance(q, torch.nn.Module)
     assert list(ALL.values()).count(model) == 1
+
+
+# Devices
+
+
+def test_every_learned_part_of_a_policy_is_placed(monkeypatch):
+    """A dial, a mixture of prices, a policy made of both: whatever they are made of."""
+    devices = []
+    monkeypatch.setattr(LearnedQ, "to", lambda self, device: devices.append(device) or self)
+    batch = bandit(60)
+    common = {"gamma": 1.0, "model": LinearModel(), "ensemble": 1, "prices": (0.0, 5.0)}
+    carried = LagrangianFTQ(LagrangianConfig(**common)).fit(batch, seed=0)
+    mixed = LagrangianFTQ(LagrangianConfig(**common, plays="mixture")).fit(batch, seed=0)
+    both = Portfolio.coin(carried, mixed, cheap_cost=0.1, dear_cost=0.5)
+    for policy, n_parts in ((carried, 1), (mixed, 1), (both, 2)):
+        devices.clear()
+        other = placed(policy, "cuda")
+        assert devices == ["cuda"] * n_parts
+        one, two = (p.start(batch.state, 0.3, np.random.default_rng(0)) for p in (policy, other))
+        np.testing.assert_array_equal(*(t.decide(batch.state).action for t in (one, two)))
+    rule = ScriptedPolicy("slot-filling/voice-again")
+    assert placed(rule, "cuda") == rule
 
 
 # Bounds

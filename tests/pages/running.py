@@ -60,18 +60,23 @@ def follow_page(path, folder, patches):
 
 @contextlib.contextmanager
 def _as_before():
-    """Forgets the environments, regressors and modules that a page has brought."""
+    """As a new process: knows no regressors of other tests, and forgets what a page has brought."""
     registers = [gymnasium.registry, REGRESSORS, storage._KINDS]
-    before, modules = [dict(register) for register in registers], set(sys.modules)
+    before = [dict(register) for register in registers]
+    examples = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    modules = {name: sys.modules.pop(name) for name in examples & set(sys.modules)}
+    for register in (REGRESSORS, storage._KINDS):
+        for name in [n for n, cls in register.items() if not cls.__module__.startswith("bmdp.")]:
+            del register[name]
     try:
         yield
     finally:
         for register, known in zip(registers, before, strict=True):
             register.clear()
             register.update(known)
-        examples = {path.stem for path in (ROOT / "examples").glob("*.py")}
-        for name in examples & (set(sys.modules) - modules):
+        for name in examples & set(sys.modules):
             del sys.modules[name]
+        sys.modules.update(modules)
 
 
 class Reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from bmdp.errors import ConfigError
 from bmdp.evaluate import DialReport, Evaluation, measure_dial
 from bmdp.evaluate import evaluate as play_episodes
 from bmdp.frontier import Frontier
-from bmdp.policies import BudgetedPolicy, Policy
+from bmdp.policies import BudgetedPolicy
 from bmdp.storage import SPEC
 
 RESOLUTION = 17  # of the grid of corridors, which takes seconds; its own value is 1 % off
@@ -82,6 +82,7 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
     if device == "cpu":
         return policy
     from bmdp.learn.runs import checked_device
+    from bmdp.models.regressor import placed
 
     there = checked_device(device)
     if there == "cpu":
@@ -90,20 +91,6 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
         raise ConfigError(f"--device {device} takes one worker; got {workers}.")
     on_gpu: BudgetedPolicy = placed(policy, there)
     return on_gpu
-
-
-def placed(value: Any, device: str) -> Any:
-    """Returns a policy, or a part of one, whose learned values are computed on a device."""
-    from bmdp.models import LearnedQ
-
-    if isinstance(value, LearnedQ):
-        return value.to(device)
-    if isinstance(value, tuple):
-        return tuple(placed(part, device) for part in value)
-    if not isinstance(value, Policy) or not is_dataclass(value):
-        return value
-    parts = {field.name: placed(getattr(value, field.name), device) for field in fields(value)}
-    return replace(value, **parts)
 
 
 def known_optimum(spec: EnvSpec) -> Optimum:

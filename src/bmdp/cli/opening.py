@@ -44,11 +44,13 @@ def open_run(run: Path, env: str | None, settings: Sequence[str]) -> Opened:
     from bmdp.learn.runs import RunFolder, spec_of
     from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec, with_setting
 
+    # The settings of a run import the modules that its policy needs.
+    own = spec_of(RunFolder(run)) if (run / SPEC).exists() else None
     policy = load_policy(run)
     if env is not None:
         spec = TrainingSpec(EnvConfig(env), FTQConfig(gamma=1.0), Exploration())
-    elif (run / SPEC).exists():
-        spec = spec_of(RunFolder(run))
+    elif own is not None:
+        spec = own
     else:
         raise _nameless(run)
     for text in settings:

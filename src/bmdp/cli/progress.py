@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from bmdp.experiments.running.pace import all_work, work_done
+from bmdp.experiments.running.pace import all_work, most_iterations, work_done
 
 if TYPE_CHECKING:
     from bmdp.learn.explore import RunRecord
-    from bmdp.learn.fit import Record
+    from bmdp.learn.learners import Learner
 
 _SILENCE = 30.0  # seconds of iterations after which there is a line, whichever they are
 
@@ -22,12 +22,13 @@ _SILENCE = 30.0  # seconds of iterations after which there is a line, whichever 
 class TrainingProgress:
     """Shows records as they come."""
 
-    def __init__(self, n_rounds: int, n_iterations: int) -> None:
-        """Of a run of so many rounds, and iterations at most, unless it goes by steps."""
-        self.n_rounds, self.n_iterations = n_rounds, n_iterations
+    def __init__(self, n_rounds: int, learner: Learner) -> None:
+        """Of a run of so many rounds."""
+        self._learner, self.n_rounds = learner, n_rounds
+        self.n_iterations = most_iterations(learner, None)
         self._console = Console(stderr=True, soft_wrap=True)
         self._begin = time.monotonic()
-        self._first: float | None = None  # work done before the first record
+        self._first: float | None = None  # share done before the first record
         self._seconds = 0.0  # since the last line
         self._bar: tuple[Progress, TaskID] | None = None
 
@@ -44,17 +45,16 @@ class TrainingProgress:
 
     def __call__(self, record: RunRecord) -> None:
         """Takes a record."""
-        iteration = _iteration(record)
-        if iteration is not None and iteration.step is not None:  # from the last to the first
-            self.n_iterations = iteration.iteration + iteration.step + 1
+        row = {"kind": record.kind, **record.as_dict()}
+        if record.kind == "iteration":
+            self.n_iterations = most_iterations(self._learner, row)
         if self._bar is None:
-            self._print(record)
+            self._print(record, row)
             return
         progress, bar = self._bar
-        row = {"kind": record.kind, **record.as_dict()}
         done = work_done(row, self.n_rounds, self.n_iterations)
         text = f"round {record.round + 1}/{self.n_rounds}  {_told(record, self.n_iterations)}"
-        text = f"{text}  {self._left(done)}"
+        text = f"{text}  {self._left(done / self._work)}"
         progress.update(bar, completed=done, total=self._work, description=text)
 
     @property
@@ -62,26 +62,25 @@ class TrainingProgress:
         """All of it, as far as is known."""
         return all_work(self.n_rounds, self.n_iterations)
 
-    def _print(self, record: RunRecord) -> None:
+    def _print(self, record: RunRecord, row: dict[str, Any]) -> None:
         """A line for each collection and for the iterations of a round, or of some time."""
         name = f"round {record.round + 1}/{self.n_rounds}"
-        iteration = _iteration(record)
-        self._seconds += record.as_dict()["seconds"]
-        if iteration is None or iteration.is_last or self._seconds >= _SILENCE:
+        self._seconds += row["seconds"]
+        if row.get("is_last", True) or self._seconds >= _SILENCE:
             told = f"{name}: {_told(record, self.n_iterations)}, {self._seconds:.1f} s"
             self._console.print(told, highlight=False)
             self._seconds = 0.0
 
-    def _left(self, done: float) -> str:
+    def _left(self, share: float) -> str:
         """How long it will take, going by how long it took."""
         if self._first is None:
-            self._first = done
+            self._first = share
             self._begin = time.monotonic()
             return ""
-        if done <= self._first:
+        if share <= self._first:
             return ""
-        pace = (time.monotonic() - self._begin) / (done - self._first)
-        return f"{clock(pace * (self._work - done))} left"
+        seconds = (time.monotonic() - self._begin) / (share - self._first)
+        return f"{clock(seconds * (1 - share))} left"
 
 
 def clock(seconds: float) -> str:
@@ -95,16 +94,9 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _iteration(record: RunRecord) -> Record | None:
-    """How an iteration went, if that is what a record tells."""
-    from bmdp.learn.explore import RoundRecord  # torch takes long to import
-
-    return record.of if isinstance(record, RoundRecord) else None
-
-
 def _told(record: RunRecord, n_iterations: int) -> str:
     """A record in a few words."""
-    from bmdp.learn.explore import CollectionRecord, RoundRecord
+    from bmdp.learn.explore import CollectionRecord, RoundRecord  # torch takes long to import
 
     if isinstance(record, CollectionRecord):
         return (

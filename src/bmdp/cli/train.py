@@ -18,7 +18,6 @@ from bmdp.cli.values import AsJson, parse_range
 from bmdp.envs import ENV_IDS
 
 if TYPE_CHECKING:
-    from bmdp.learn.learners import Learner
     from bmdp.learn.runs import RunFolder
     from bmdp.learn.spec import TrainingSpec
 
@@ -155,17 +154,7 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
 def _progress(spec: TrainingSpec) -> TrainingProgress:
     """How far the run of some settings is."""
     n_rounds = 1 if spec.exploration is None else spec.exploration.rounds
-    return TrainingProgress(n_rounds, _most_iterations(spec.learner))
-
-
-def _most_iterations(learner: Learner) -> int:
-    """Of a round, at most; a run that goes by steps says with its first record how many it has."""
-    from bmdp.learn.fit import Backward, Iterations
-
-    is_backward = isinstance(learner.schedule, Backward)
-    schedule = Iterations() if is_backward or learner.schedule is None else learner.schedule
-    assert isinstance(schedule, Iterations)
-    return schedule.most(max(learner.gamma, learner.cost_gamma or 0.0))
+    return TrainingProgress(n_rounds, spec.learner)
 
 
 def _make_room(out: Path, force: bool) -> None:

@@ -21,14 +21,14 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
-from bmdp.errors import ConfigError
+from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import HeldOut, Parts, PredictionRecord, split_episodes
 from bmdp.learn.fit import Keeper, Record
 from bmdp.learn.learners import learner_of
 from bmdp.learn.spec import TrainingSpec
 from bmdp.policies.exploring import ExploringPolicy
-from bmdp.policies.policy import Policy
+from bmdp.policies.policy import OneStepPolicy, Policy
 from bmdp.policies.random import RandomBudgetedPolicy
 from bmdp.randomness import named_generator
 
@@ -204,6 +204,11 @@ def learn_round(
 ) -> Any:
     """Returns the policy of a round: the one that was kept, or a new one, which is kept."""
     policy = place.policy(number) if place else None
+    if policy is not None and spec.env is not None and not isinstance(policy, OneStepPolicy):
+        raise StoreError(
+            f"the policy of round {number} is a {type(policy).__name__}, which does not explore: "
+            "delete its folder and resume."
+        )
     if policy is None:
         if spec.exploration is not None and spec.exploration.count_bonus > 0:
             batch = _with_bonus(batch, spec.exploration.count_bonus)

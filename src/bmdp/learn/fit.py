@@ -95,6 +95,9 @@ class Backward:
     Args:
         last_step: "own": the model of the last step is fitted to the rows of that step, which may
             have rules of its own. "shared": to all rows, as if no step were the last.
+
+    >>> Backward().last_step
+    'own'
     """
 
     last_step: Literal["own", "shared"] = "own"
@@ -352,6 +355,9 @@ class Fit:
         self.columns: IntArray = every if told is None else every[~told]
         self.taken: BoolArray = np.bincount(batch.action, minlength=batch.n_actions) > 0
         self.members = _members(batch, ensemble, seed)
+        is_last: BoolArray | None = None
+        if isinstance(schedule, Backward) and schedule.last_step == "own" and self.n_steps > 1:
+            is_last = np.asarray(batch.step) == self.n_steps - 1
         problem = Problem(
             states=np.asarray(batch.state, np.float64)[:, self.columns],
             actions=batch.action,
@@ -366,6 +372,7 @@ class Fit:
             ),
             seed=seed,
             budgets=None if batch.budget is None else batch.budget / head_unit,
+            is_last=is_last,
         )
         q = regressor.empty(problem.sizes)
         self.q: QModel = (Bounded(q) if bounded else q).to(device)

@@ -54,9 +54,11 @@ def hull_values(slope_cap: float, *, costs_from_zero: bool, caution: float = 0.0
             costs = flat[:, 1].clip(0) if costs_from_zero else flat[:, 1]
             clouds: Any = (points.costs, points.rewards, costs, flat[:, 0])
             cheapest: Any = points.cheapest
+            n_threads = torch.get_num_threads()
             if costs.device.type == "cpu":  # numba is the faster one there
                 *clouds, budgets, cheapest = (t.numpy() for t in (*clouds, budgets, cheapest))
             found, n_infeasible = crossed_values(clouds[:2], clouds[2:], budgets, cheapest=cheapest)
+            torch.set_num_threads(n_threads)  # numba's threads become torch's
             return Values(torch.as_tensor(found), n_infeasible)
 
         return _checked(greedy, caution)

@@ -29,6 +29,7 @@ import platform
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -213,9 +214,9 @@ def resume(
 
 def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> Any:
     """Does what is still to do."""
+    spec, seed, own_device, n_threads = _read(run)  # imports what a kept policy needs
     if run.is_done:
         return run.final_policy()
-    spec, seed, own_device, n_threads = _read(run)
     manner = Manner(seed, workers, own_device if device is None else device)
     checked_device(manner.device)
 
@@ -463,24 +464,25 @@ class RunFolder:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             if (place / POLICY).exists():
                 shutil.rmtree(place / _FIT, ignore_errors=True)
+        n_done = cache(self._n_done)  # it opens the files of a round
         kept = []
         for record in self.records():
-            if not self._is_kept(record):
+            if record["kind"] == "prediction":  # there is nothing else of it: it is made again
+                break
+            if record["kind"] == "collection":
+                is_kept = (self._round(record["round"]) / _BATCH).exists()
+            else:
+                is_kept = record["iteration"] < n_done(record["round"])
+            if not is_kept:
                 break
             kept.append(json.dumps(record) + "\n")
         write_text(self.path / RECORDS, "".join(kept))
 
-    def _is_kept(self, record: Row) -> bool:
-        """Whether what a record tells of was kept."""
-        place = self._round(record["round"])
-        if record["kind"] == "prediction":  # there is nothing else of it: it is made again
-            return False
-        if record["kind"] == "collection":
-            return (place / _BATCH).exists()
-        if (place / POLICY).exists():
-            return True
-        found = self.keeper(record["round"]).n_done()
-        return bool(record["iteration"] < found)
+    def _n_done(self, number: int) -> float:
+        """Iterations of a round that were kept: all, if there is a policy."""
+        if (self._round(number) / POLICY).exists():
+            return math.inf
+        return self.keeper(number).n_done()
 
     def _round(self, number: int) -> Path:
         return self.path / f"round-{number:03d}"

@@ -320,10 +320,8 @@ def _class_of(known: dict[str, type[Any]], kind: str, where: str) -> type[Any]:
     """The class of a name."""
     if kind in known:
         return known[kind]
-    rule = f"{where} must be one of {', '.join(known)}; got {kind!r}."
-    if kind == LagrangianConfig.__name__ and BFTQConfig.__name__ in known:
-        raise ConfigError(f"{rule} {NOT_EXPLORED}")
-    raise ConfigError(f"{rule}{nearest(kind, known)}")
+    names = ", ".join(known)
+    raise ConfigError(f"{where} must be one of {names}; got {kind!r}.{nearest(kind, known)}")
 
 
 def _object(cls: type[Any], value: Any, where: str) -> Any:

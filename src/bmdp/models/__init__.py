@@ -13,7 +13,7 @@ from bmdp.models.regressor import (
     Regressor,
     RowSet,
     Sizes,
-    regressor,
+    register_regressor,
 )
 from bmdp.models.table import TableModel
 
@@ -33,5 +33,5 @@ __all__ = [
     "RowSet",
     "Sizes",
     "TableModel",
-    "regressor",
+    "register_regressor",
 ]

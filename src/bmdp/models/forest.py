@@ -18,12 +18,12 @@ from torch.nn.functional import embedding_bag
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.errors import StoreError
-from bmdp.models.regressor import Averager, Problem, Scaling, Sizes, cover, regressor
+from bmdp.models.regressor import Averager, Problem, Scaling, Sizes, cover, register_regressor
 
 _LEAVES = 2**22  # leaves that are looked up at a time
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class ForestModel:
     """Extremely randomised trees with kept structure.

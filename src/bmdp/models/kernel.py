@@ -39,7 +39,7 @@ from bmdp.models.regressor import (
     Scaling,
     Sizes,
     cover,
-    regressor,
+    register_regressor,
     total,
 )
 
@@ -49,16 +49,18 @@ _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are n
 _LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class KernelModel:
     """Regression with a Gaussian kernel.
 
-    Distances grow with the root of the number of numbers of a state, and so do lengths.
+    Distances grow with the root of the number of numbers of a state, and so does the longest
+    length; the shortest does not, as few of the numbers may matter.
 
     Args:
         centres: of bumps, for each action, at most.
-        lengths: of bumps, to choose from, in deviations of the numbers of a state, for two of them.
+        lengths: of bumps, to choose from, rising, in deviations of the numbers of a state, for two
+            of them.
         ridges: to choose from.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
@@ -94,13 +96,14 @@ class KernelQ(Averager):
     Weights are in single precision: it is in products with them that time is spent.
     """
 
-    common = frozenset({"centre", "scale"})
+    common = frozenset({"centre", "scale", "group"})
     constant = frozenset({"centres"})
 
     settings: KernelModel
     centre: Tensor  # [D], of states
     scale: Tensor  # [D], of states
-    centres: Tensor  # [E, A, C, D], of scaled states
+    group: Tensor  # [S], which centres a step has
+    centres: Tensor  # [E, groups, A, C, D], of scaled states
     lengths: Tensor  # [E, S, A]
     weights: Tensor  # [E, S, A, C, 2, H], float32
     means: Tensor  # [E, S, A, 2, H]
@@ -110,16 +113,16 @@ class KernelQ(Averager):
         super().__init__(settings, sizes)
         for name, value in {"centre": 0.0, "scale": 1.0}.items():
             self.register_buffer(name, torch.full((sizes.n_numbers,), value, dtype=torch.float64))
-        self._set_centres(
-            torch.zeros((sizes.n_members, sizes.n_actions, 1, sizes.n_numbers), dtype=torch.float64)
-        )
+        self.register_buffer("group", torch.zeros(sizes.n_steps, dtype=torch.int64))
+        shape = (sizes.n_members, 1, sizes.n_actions, 1, sizes.n_numbers)
+        self._set_centres(torch.zeros(shape, dtype=torch.float64))
 
     def _set_centres(self, centres: Tensor) -> None:
         """Takes centres, and forgets what was fitted."""
         n_members, n_steps, n_actions, _, heads = self.sizes
         values = (2, len(heads))
         shape = (n_members, n_steps, n_actions)
-        weights = torch.zeros((*shape, centres.shape[2], *values), device=centres.device)
+        weights = torch.zeros((*shape, centres.shape[3], *values), device=centres.device)
         self.register_buffer("centres", centres)
         self.register_buffer("lengths", centres.new_ones(shape))
         self.register_buffer("weights", weights)
@@ -130,22 +133,25 @@ class KernelQ(Averager):
         by, device = Scaling.of(problem.states), self.centre.device
         self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
         rows = (problem.states - by.centre) / by.scale
-        most, found = 1, {}
-        for e, mask in enumerate(problem.members):
-            for a in range(self.sizes.n_actions):
-                own = rows[mask & (problem.actions == a)]
-                if len(own):
-                    rng = problem.generator(f"centres/{e}/{a}")
-                    found[e, a] = far_apart(own, self.settings.centres, rng)
-                    most = max(most, len(found[e, a]))
-        shape = (self.sizes.n_members, self.sizes.n_actions, most, self.sizes.n_numbers)
-        centres = np.zeros(shape)
+        groups = np.zeros(len(rows)) if problem.is_last is None else problem.is_last
+        n_groups = 1 if problem.is_last is None else 2  # a last step of its own has its own centres
+        self.group[-1] = n_groups - 1
+        shape, found = (len(problem.members), n_groups, self.sizes.n_actions), {}
+        for e, g, a in np.ndindex(shape):
+            own = rows[problem.members[e] & (groups == g) & (problem.actions == a)]
+            if len(own):
+                rng = problem.generator(f"centres/{e}/{a}" if g == 0 else f"centres/{g}/{e}/{a}")
+                found[e, g, a] = far_apart(own, self.settings.centres, rng)
+        self._n_centres = {place: len(own) for place, own in found.items()}
+        centres = np.zeros((*shape, max(self._n_centres.values()), self.sizes.n_numbers))
         for place, own in found.items():
             centres[place][: len(own)] = own
         self._set_centres(torch.from_numpy(centres).to(device))
-        self._n_centres = {place: len(own) for place, own in found.items()}
         n_varying = np.count_nonzero(rows.std(axis=0) > 0.5)  # others have no part in distances
-        self._stretch = max(1.0, (n_varying / 2) ** 0.5)
+        stretch = max(1.0, (n_varying / 2) ** 0.5)
+        shares = np.linspace(0, 1, len(self.settings.lengths))
+        shares[-1] = 1  # a single one is the longest
+        self._lengths = tuple((np.array(self.settings.lengths) * stretch**shares).tolist())
         self._bases: dict[tuple[str, int, int], Basis] = {}
         self._generator = problem.generator
 
@@ -166,8 +172,7 @@ class KernelQ(Averager):
 
     def _solve(self, place: tuple[int, int, int], rows: RowSet, targets: Tensor) -> None:
         """Solves for a member, step and action, given the targets `[n, 2, H]` of its rows."""
-        member, _, action = place
-        basis = self._basis(rows, member, action)
+        basis = self._basis(rows, *place)
         length, ridge = basis.smoothness(targets)
         gram, turned = basis.grams(length)
         moment = basis.added(lambda part: moments(basis.bumps(part, length), targets[part]))
@@ -186,15 +191,16 @@ class KernelQ(Averager):
             self._own[key] = places[self._actions[self.positions(rows)[places]] == action]
         return self._own[key]
 
-    def _basis(self, rows: RowSet, member: int, action: int) -> Basis:
+    def _basis(self, rows: RowSet, member: int, step: int, action: int) -> Basis:
         """Bumps at the rows of one member and action, which are the same at every fit."""
         key = rows.name, member, action
         if key not in self._bases:
             own = self._own_places(member, action, rows)
+            place = member, int(self.group[step]), action
             self._bases[key] = Basis(
                 self._rows[self.positions(rows)[own]],
-                self.centres[member, action, : self._n_centres[member, action]],
-                tuple(self._stretch * length for length in self.settings.lengths),
+                self.centres[place][: self._n_centres[place]],
+                self._lengths,
                 self.settings.ridges,
                 self._generator(f"judged/{rows.name}/{member}/{action}"),
             )
@@ -206,8 +212,7 @@ class KernelQ(Averager):
 
     def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
         """Values of one model for one action of each state, `[n, 2, H]`."""
-        n_heads = len(self.sizes.heads)
-        values = embedded.new_empty((len(embedded), 2, n_heads))
+        values = self.weights.new_empty((len(embedded), 2, len(self.sizes.heads)))
         for action in range(self.sizes.n_actions):
             own = actions == action
             one = slice(action, action + 1)
@@ -218,11 +223,11 @@ class KernelQ(Averager):
         """Sums of bumps of some actions at rows, `[n, 2, A, H]`."""
         weights = self.weights[member, step, actions]
         n_actions, n_centres, _, n_heads = weights.shape
-        centres = self.centres[member, actions].flatten(0, 1)
+        centres = self.centres[member, self.group[step], actions].flatten(0, 1)
         lengths = self.lengths[member, step, actions].repeat_interleave(n_centres)
-        means = self.means[member, step, actions].transpose(0, 1)
+        means = self.means[member, step, actions].transpose(0, 1).to(weights.dtype)
         flat = weights.flatten(2)
-        values = embedded.new_empty((len(embedded), 2, n_actions, n_heads))
+        values = weights.new_empty((len(embedded), 2, n_actions, n_heads))
         for part in cover(len(embedded), max(1, _BUMPS // (n_actions * (n_centres + 2 * n_heads)))):
             near = bumps(embedded[part], centres, lengths, flat.dtype)
             sums = torch.bmm(near.view(-1, n_actions, n_centres).transpose(0, 1), flat)

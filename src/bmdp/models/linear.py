@@ -18,10 +18,10 @@ from torch import Tensor
 
 from bmdp.checks import require_choice
 from bmdp.errors import ConfigError
-from bmdp.models.regressor import Averager, Problem, Scaling, Sizes, regressor
+from bmdp.models.regressor import Averager, Problem, Scaling, Sizes, register_regressor
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class LinearModel:
     """Least squares on features of the state.

@@ -19,7 +19,16 @@ from torch import Tensor, nn
 from bmdp.arrays import BoolArray
 from bmdp.checks import require_choice, require_count
 from bmdp.errors import ConfigError, DataError
-from bmdp.models.regressor import Loss, Problem, QModel, RowSet, Scaling, Sizes, cover, regressor
+from bmdp.models.regressor import (
+    Loss,
+    Problem,
+    QModel,
+    RowSet,
+    Scaling,
+    Sizes,
+    cover,
+    register_regressor,
+)
 from bmdp.storage import storable
 
 _NUMBERS = 2**22  # numbers of a layer that are computed at a time
@@ -72,7 +81,7 @@ class Regression:
         require_choice("start", self.start, ("warm", "restart"))
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class EncoderNet:
     """The paper's network: the budget is an input, which is encoded first.
@@ -140,7 +149,7 @@ class EncoderNet:
         return EncoderStack(sizes, self, generator)
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class FrontierNet:
     """From a state to the values on all heads at once, for every action.

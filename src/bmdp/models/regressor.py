@@ -1,10 +1,10 @@
 """What a learner asks of a regressor: to be fitted again and again, and for values.
 
-A *regressor* is settings, a frozen dataclass marked with `@regressor`. Its `empty(sizes)` makes a
-`QModel`: a torch module that holds an ensemble of E models for S steps of an episode, and gives
-(Q_r, Q_c) of all A actions on H heads at once. A *head* is a budget handed on, or a price of cost.
-All arrays of a model are buffers or parameters, so that moving it to a device, saving it and going
-on after a kill are torch's own.
+A *regressor* is settings, a frozen dataclass marked with `@register_regressor`. Its `empty(sizes)`
+makes a `QModel`: a torch module that holds an ensemble of E models for S steps of an episode, and
+gives (Q_r, Q_c) of all A actions on H heads at once. A *head* is a budget handed on, or a price of
+cost. All arrays of a model are buffers or parameters, so that moving it to a device, saving it and
+going on after a kill are torch's own.
 
 An *averager* is a model whose value is a weighted mean of targets, with weights that depend on
 states and actions alone (Gordon, 1995). The weights are the same for all heads, so their errors are
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, require_shape
 from bmdp.errors import ConfigError, StoreError
+from bmdp.policies.policy import Policy
 from bmdp.randomness import named_generator
 from bmdp.storage import restores, storable
 
@@ -59,9 +60,10 @@ class Problem:
     actions: IntArray  # [N]
     members: BoolArray  # [E, N], the rows of each model
     outcomes: FloatArray  # [N, K], what followed: reward, cost, next state; for structure alone
-    sizes: Sizes
-    seed: int
+    sizes: Sizes  # of the model that is fitted
+    seed: int  # of its random numbers
     budgets: FloatArray | None = None  # [N], held in the log, if known
+    is_last: BoolArray | None = None  # [N], rows of a last step that is fitted by itself, if any
 
     def generator(self, name: str) -> np.random.Generator:
         """Random numbers for a purpose."""
@@ -76,7 +78,11 @@ class RowSet(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """How a regression went, mean over models: squared error of Q_r plus that of Q_c."""
+    """How a regression went, mean over models: squared error of Q_r plus that of Q_c.
+
+    >>> Loss(0.5)  # of a regression that is solved at once
+    Loss(last=0.5, first=None, n_steps=1)
+    """
 
     last: float  # of the models after
     first: float | None = None  # before the first step of gradient descent, if there were any
@@ -93,11 +99,14 @@ class Regressor(Protocol):
 REGRESSORS: dict[str, type[Any]] = {}
 
 
-def regressor(cls: type[Settings]) -> type[Settings]:
+def register_regressor(cls: type[Settings]) -> type[Settings]:
     """Registers a frozen dataclass as a regressor under its name.
 
     Learners, runs, workers and `bmdp.load_policy` then treat it as one of the library's own. Its
     fields must be numbers, words, truth values, or tuples of them.
+
+    Args:
+        cls: settings, with a method `empty(sizes)` that returns a `QModel`.
 
     Raises:
         ConfigError: if another class has that name.
@@ -117,6 +126,16 @@ class QModel(nn.Module):
 
     A subclass registers its arrays as buffers or parameters. Their axes begin with [E, S], but for
     those named in `common` (no axis of the ensemble) and in `constant` (no axis of steps).
+
+    Args:
+        settings: that made it, kept in `self.settings`.
+        sizes: of the ensemble, kept in `self.sizes`.
+
+    >>> from bmdp.models import LinearModel
+    >>> sizes = Sizes(n_members=3, n_steps=5, n_actions=2, n_numbers=1, heads=(0.0, 0.5, 1.0))
+    >>> model = LinearModel().empty(sizes)
+    >>> model(torch.zeros(4, 1), step=2).shape  # three models at four states, of Q_r and Q_c
+    torch.Size([3, 4, 2, 2, 3])
     """
 
     common: ClassVar[frozenset[str]] = frozenset()
@@ -428,6 +447,13 @@ class LearnedQ:
 
     An action that never occurs in the data has reward minus infinity and cost infinity: no policy
     plays it.
+
+    >>> from bmdp.models import LinearModel
+    >>> model = LinearModel().empty(Sizes(1, 1, n_actions=2, n_numbers=1, heads=(0.0,)))
+    >>> q = LearnedQ(model, np.array([True]), np.array([True, False]), 1.0, 1.0)
+    >>> q_r, q_c = q(np.array([[0.5]]))
+    >>> q_r.tolist(), q_c.tolist()
+    ([[[0.0], [-inf]]], [[[0.0], [inf]]])
     """
 
     model: QModel  # of the members that act
@@ -469,6 +495,18 @@ class LearnedQ:
         return replace(self, model=model.to(device))
 
 
+def placed(value: Any, device: str) -> Any:
+    """Returns a policy, or a part of one, whose learned values are computed on a device."""
+    if isinstance(value, LearnedQ):
+        return value.to(device)
+    if isinstance(value, tuple):
+        return tuple(placed(part, device) for part in value)
+    if not isinstance(value, Policy) or not is_dataclass(value):
+        return value
+    parts = {field.name: placed(getattr(value, field.name), device) for field in fields(value)}
+    return replace(value, **parts)
+
+
 def combined(values: Tensor, caution: float) -> Tensor:
     """What an ensemble `[E, n, 2, A, H]` says together, `[n, 2, A, H]`.
 
@@ -484,9 +522,11 @@ def combined(values: Tensor, caution: float) -> Tensor:
     mean = values.mean(dim=0)
     if caution == 0:
         return mean
-    deviation = values.std(dim=0, correction=0)
+    squares = torch.zeros_like(mean)
+    for own in values:
+        squares += (own - mean).square_()
     signs = values.new_tensor([-caution, caution])[:, None, None]
-    return mean + signs * deviation
+    return mean + signs * squares.div_(len(values)).sqrt_()
 
 
 def barred(values: Tensor, known: Tensor) -> Tensor:

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from bmdp.arrays import FloatArray
 from bmdp.errors import DataError, StoreError
-from bmdp.models.regressor import Averager, Problem, Sizes, regressor
+from bmdp.models.regressor import Averager, Problem, Sizes, register_regressor
 
 _MOST = 2.0**62  # keys of cells stay below it
 
 
-@regressor
+@register_regressor
 @dataclass(frozen=True)
 class TableModel:
     """A table of Q-values, each the mean of its targets. States are whole numbers.

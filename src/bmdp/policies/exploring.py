@@ -44,6 +44,13 @@ class ExploringPolicy(Policy):
         floor: least epsilon.
         hold: a random action is held for 1 to so many steps, the number being random, too.
         move: probability, at every step, that the next budget is a new one, uniform in the range.
+
+    >>> from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    >>> greedy, random = HullPolicy(q, [0.0, 1.0]), RandomBudgetedPolicy(2, 0.0, 1.0)
+    >>> policy = ExploringPolicy(greedy, random, decay=0.01, floor=0.1)
+    >>> policy.epsilon(np.array([0, 100, 1000])).round(2).tolist()
+    [1.0, 0.43, 0.1]
     """
 
     greedy: SteppedPolicy

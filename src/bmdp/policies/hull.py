@@ -8,7 +8,6 @@ nothing. `HullRule` says what is done about it, in units of the data themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +26,9 @@ from bmdp.frontier import (
 from bmdp.policies.policy import (
     Decision,
     Decisions,
-    OneStepPolicy,
     Options,
     QFunction,
-    q_values,
-    steps_of,
+    QPolicy,
 )
 from bmdp.storage import storable
 
@@ -76,7 +73,7 @@ class HullRule:
     >>> q_r, q_c = np.array([[[0.0], [5.0], [6.0]]]), np.array([[[-0.1], [0.1], [1.0]]])
     >>> HullRule(costs_from_zero=True).points(q_r, q_c).costs.tolist()
     [[0.0, 0.1, 1.0]]
-    >>> points = HullRule(slope=[40.0], slack=[0.2]).points(q_r, q_c)
+    >>> points = HullRule(slope=[20.0], slack=[0.2]).points(q_r, q_c)
     >>> points.costs.tolist(), points.first_cost.tolist()
     ([[0.1, 0.1, 1.0]], [0.1])
     """
@@ -112,9 +109,7 @@ class HullRule:
         costs, rewards, cheapest, first_cost, _ = plain.points(q_r, q_c)
         best = -_least(-rewards)
         rise = best - _at(rewards, cheapest[:, None])[:, 0]
-        top = _masked(-costs, rewards < best[:, None]).argmax(1)[
-            :, None
-        ]  # the cheapest of the best
+        top = _masked(-costs, rewards < best[:, None]).argmax(1)[:, None]  # cheapest of the best
         run = _at(costs, top)[:, 0] - first_cost
         width = float(run.mean())
         if width <= 0:
@@ -195,7 +190,7 @@ class TabularQ:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class HullPolicy(OneStepPolicy):
+class HullPolicy(QPolicy):
     """Plays the best mixture of augmented actions (a, beta_a) that the budget affords.
 
     Any Q-function will do: a table, or a function of continuous states.
@@ -235,21 +230,6 @@ class HullPolicy(OneStepPolicy):
         """One: which of the two vertices is played."""
         return 1
 
-    @property
-    def n_steps(self) -> int:
-        """Steps of the Q-function, or 1 if it plays a single one."""
-        return steps_of(self.q_function) if self.step is None else 1
-
-    def at_step(self, step: int) -> HullPolicy:
-        """Returns the policy of one step; the last one is for later steps, too."""
-        return self._stages[min(step, self.n_steps - 1)]
-
-    @cached_property
-    def _stages(self) -> tuple[HullPolicy, ...]:
-        if self.n_steps == 1:
-            return (self,)
-        return tuple(replace(self, step=step) for step in range(self.n_steps))
-
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Draws from the best mixture at each state."""
         mixtures = self.mixtures(states, budgets)
@@ -281,10 +261,8 @@ class HullPolicy(OneStepPolicy):
 
     def points(self, states: NDArray[Any]) -> Points:
         """Returns what all augmented actions promise at states `[N, ...]`."""
-        if self.n_steps > 1:
-            raise self._refusal()
-        step = self.step or 0
-        return self.rule.points(*q_values(self.q_function, states, step, len(self.beta_grid)), step)
+        q_r, q_c = self.q_values(states, len(self.beta_grid))
+        return self.rule.points(q_r, q_c, self.step or 0)
 
     def _options(self, mixtures: Mixtures[NDArray[Any]]) -> Options:
         points = np.stack((mixtures.lower, mixtures.upper), axis=-1)

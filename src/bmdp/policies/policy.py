@@ -19,9 +19,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -406,6 +408,42 @@ class OneStepPolicy(Policy):
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
         """Starts `N` episodes."""
         return StepTracker(self, budgets, episode_streams(rng, states))
+
+
+class QPolicy(OneStepPolicy):
+    """A policy that plays by a Q-function, which may differ from step to step.
+
+    A subclass is a dataclass with these two fields among its own.
+    """
+
+    q_function: QFunction
+    step: int | None  # the only step that it plays; all of them, if not given
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the Q-function, or 1 if it plays a single one."""
+        return steps_of(self.q_function) if self.step is None else 1
+
+    def at_step(self, step: int) -> Self:
+        """Returns the policy of one step; the last one is for later steps, too."""
+        return self._stages[min(step, self.n_steps - 1)]
+
+    @cached_property
+    def _stages(self) -> tuple[Self, ...]:
+        if self.n_steps == 1:
+            return (self,)
+        whole: Any = self
+        return tuple(replace(whole, step=step) for step in range(self.n_steps))
+
+    def q_values(self, states: NDArray[Any], n_heads: int) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) at its only step, each `[N, A, H]`, checked.
+
+        Raises:
+            PolicyError: if it plays several steps.
+        """
+        if self.n_steps > 1:
+            raise self._refusal()
+        return q_values(self.q_function, states, self.step or 0, n_heads)
 
 
 class SteppedPolicy(Protocol):

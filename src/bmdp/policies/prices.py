@@ -10,8 +10,7 @@ constrained problem (Eq. 1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,15 +31,13 @@ from bmdp.policies.policy import (
     Decision,
     Decisions,
     EpisodeTracker,
-    OneStepPolicy,
     Options,
     Policy,
     QFunction,
+    QPolicy,
     Randomness,
     episode_streams,
     idle_decisions,
-    q_values,
-    steps_of,
 )
 from bmdp.storage import storable
 
@@ -55,7 +52,7 @@ class PricedPoints(NamedTuple):
 
 @storable
 @dataclass(frozen=True, eq=False)
-class PriceDial(OneStepPolicy):
+class PriceDial(QPolicy):
     """Many policies in one: the number on its dial, from 0 on, says which price is paid for cost.
 
     Prices fall, so that costs rise with the number; a number between two is rounded. The number on
@@ -99,26 +96,9 @@ class PriceDial(OneStepPolicy):
         """It leaves nothing to chance."""
         return 0
 
-    @property
-    def n_steps(self) -> int:
-        """Steps of the Q-function, or 1 if it plays a single one."""
-        return steps_of(self.q_function) if self.step is None else 1
-
-    def at_step(self, step: int) -> PriceDial:
-        """Returns the dial of one step; the last one is for later steps, too."""
-        return self._stages[min(step, self.n_steps - 1)]
-
-    @cached_property
-    def _stages(self) -> tuple[PriceDial, ...]:
-        if self.n_steps == 1:
-            return (self,)
-        return tuple(replace(self, step=step) for step in range(self.n_steps))
-
     def points(self, states: NDArray[Any]) -> PricedPoints:
         """Returns what each price does at states, and what it is thought to cost and earn."""
-        if self.n_steps > 1:
-            raise self._refusal()
-        q_r, q_c = q_values(self.q_function, states, self.step or 0, len(self.prices))
+        q_r, q_c = self.q_values(states, len(self.prices))
         actions = best_actions(q_r, q_c, self.prices, self.tolerance)
         costs, rewards = (np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_c, q_r))
         return PricedPoints(actions, costs, rewards)
@@ -148,7 +128,7 @@ class PriceDial(OneStepPolicy):
 
 @storable
 @dataclass(frozen=True, eq=False)
-class PricedPolicy(OneStepPolicy):
+class PricedPolicy(QPolicy):
     """Plays the action of the most Q_r - price * Q_c, whatever the budget. Its status is SLACK.
 
     Paper: the Lagrangian baseline of Section 5; price 0 looks at rewards alone.
@@ -177,20 +157,9 @@ class PricedPolicy(OneStepPolicy):
         """It leaves nothing to chance."""
         return 0
 
-    @property
-    def n_steps(self) -> int:
-        """Steps of the Q-function, or 1 if it plays a single one."""
-        return steps_of(self.q_function) if self.step is None else 1
-
-    def at_step(self, step: int) -> PricedPolicy:
-        """Returns the policy of one step; the last one is for later steps, too."""
-        return self if self.n_steps == 1 else replace(self, step=min(step, self.n_steps - 1))
-
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Takes the best action."""
-        if self.n_steps > 1:
-            raise self._refusal()
-        q_r, q_c = q_values(self.q_function, states, self.step or 0, 1)
+        q_r, q_c = self.q_values(states, 1)
         return _decided(best_actions(q_r, q_c, np.array([self.price]), 0.0)[:, 0], budgets)
 
     def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:

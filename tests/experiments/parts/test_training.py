@@ -6,13 +6,11 @@ import torch
 
 import bmdp
 from bmdp import ConfigError
-from bmdp.envs import ScriptedPolicy
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts import training
 from bmdp.experiments.parts.measuring import Trials, other_seed
 from bmdp.experiments.parts.training import (
     all_prices,
-    carried_price,
     fitted_prices,
     playable,
     risk_neutral,
@@ -34,7 +32,6 @@ from bmdp.models import (
     FrontierNet,
     KernelModel,
     LearnedQ,
-    LinearModel,
     Regression,
 )
 from bmdp.policies import RandomBudgetedPolicy
@@ -131,21 +128,13 @@ def test_a_run_that_was_killed_before_it_had_its_data_begins_anew(log, tmp_path,
     assert np.array_equal(found.q_function(log.state), alone.q_function(log.state))
 
 
-def test_what_was_learned_is_placed_wherever_it_is_kept(log, tmp_path, monkeypatch):
-    work = Work(tmp_path, 7, "cpu")
-    apart = fitted_prices(NETWORK, PRICES, log, work, tmp_path / "apart")
-    learner = LagrangianConfig(gamma=1.0, model=LinearModel(), ensemble=1)
-    several = fitted_prices(learner, PRICES, log, work, tmp_path / "p")
-    carried, rule = carried_price(several, learner), ScriptedPolicy("corridors/safe")
-    assert playable(apart, "cpu") is apart
-    asked = []
+def test_what_was_learned_is_placed_on_a_device_that_is_not_the_cpu(log, monkeypatch):
+    policy, devices = FTQ(NETWORK).fit(log, seed=7, device="cpu"), []
+    assert playable(policy, "cpu") is policy
     monkeypatch.setattr(training, "torch_device", lambda device: torch.device("meta"))
-    monkeypatch.setattr(LearnedQ, "to", lambda self, device: asked.append((self, device)) or self)
-    for policy in (apart, several, carried, rule):
-        assert type(playable(policy, "cuda")) is type(policy)
-    dial = several.policies[0]
-    functions = [*(policy.q_function for policy in apart.policies), *[dial.q_function] * 2]
-    assert asked == [(function, "cuda") for function in functions]
+    monkeypatch.setattr(LearnedQ, "to", lambda self, device: devices.append(device) or self)
+    assert type(playable(policy, "cuda")) is type(policy)
+    assert devices == ["cuda"]
 
 
 def test_exploring_without_regard_to_costs_takes_what_there_is_of_the_settings():

@@ -34,9 +34,10 @@ from bmdp.learn.runs import (
     train_from_data,
 )
 from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
-from bmdp.models import EncoderNet, FrontierNet, LearnedQ, Regressor
+from bmdp.models import EncoderNet, FrontierNet, Regressor
+from bmdp.models.regressor import placed
 from bmdp.policies.policy import BudgetedPolicy, load_policy
-from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
+from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.storage import SPEC
 
@@ -179,19 +180,7 @@ def playable(policy: AnyPolicy, device: str) -> AnyPolicy:
     """Returns the policy with what it has learned on a device."""
     if torch_device(device).type == "cpu":
         return policy
-    return cast(AnyPolicy, _placed(policy, device))
-
-
-def _placed(policy: Any, device: str) -> Any:
-    """A policy whose learned Q-functions are computed on a device."""
-    if isinstance(policy, Portfolio):
-        return replace(policy, policies=tuple(_placed(one, device) for one in policy.policies))
-    if isinstance(policy, CalibratedPolicy):
-        return replace(policy, portfolio=_placed(policy.portfolio, device))
-    if isinstance(policy, MultiplierPolicy):
-        return replace(policy, dial=_placed(policy.dial, device))
-    values = getattr(policy, "q_function", None)
-    return replace(policy, q_function=values.to(device)) if isinstance(values, LearnedQ) else policy
+    return cast(AnyPolicy, placed(policy, device))
 
 
 def risk_neutral(spec: TrainingSpec) -> TrainingSpec:

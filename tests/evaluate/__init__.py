@@ -1,0 +1,1 @@
+"""Tests of evaluation, with problems that others play, too."""
