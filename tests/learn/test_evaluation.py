@@ -267,13 +267,13 @@ def in_corridors(schedule):
     how = Exploration(2, 200, decay=0.01, floor=0.3, hold=3)
     policy = explore(TrainingSpec(SHORT, learner, how), seed=0, device="cpu").policy
     explorer = ExploringPolicy(policy, RANDOM, decay=1.0, floor=0.33)
-    budgets = np.random.default_rng(0).random(600)
-    return policy, collect(explorer, SHORT.spec(), range(99, 699), budgets=budgets, seed=2)
+    budgets = np.random.default_rng(0).random(2400)
+    return policy, collect(explorer, SHORT.spec(), range(99, 2499), budgets=budgets, seed=2)
 
 
 @pytest.mark.parametrize("schedule", [Iterations(9), Backward()], ids=["iterations", "backward"])
 def test_what_is_predicted_in_corridors_is_what_comes_of_it(schedule):
-    """Within three deviations of batches of 600 episodes: up to 4 in reward, and 0.01 in cost.
+    """Within three deviations of batches of 2,400 episodes: up to 4 in reward, and 0.01 in cost.
 
     Time is hidden, so a policy that does not count steps is evaluated step by step as well.
     """

@@ -274,9 +274,9 @@ def test_a_policy_has_the_same_values_on_a_device(model, device):
 
 @needs_gpu
 @each
-def test_a_gpu_fits_as_the_cpu_does(model):
+def test_a_gpu_fits_as_the_cpu_does(model):  # one model: of several, rounding may choose another
     here, there = (
-        BFTQ(BFTQConfig(gamma=0.9, model=model, schedule=Backward(), ensemble=2)).fit(
+        BFTQ(BFTQConfig(gamma=0.9, model=model, schedule=Backward(), ensemble=1)).fit(
             dice(), seed=0, device=device
         )
         for device in ("cpu", "cuda")
