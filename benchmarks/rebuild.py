@@ -155,7 +155,8 @@ def _learning(name: str, path: Path, quick: bool) -> dict[str, float]:
     log = bmdp.TransitionBatch(**{**arrays, "n_actions": int(arrays["n_actions"])})
     learner = bmdp.preset(name).learner
     if quick:
-        learner = replace(learner, folds=2, model=replace(learner.model, centres=20))
+        size = "ensemble" if hasattr(learner, "ensemble") else "folds"
+        learner = replace(learner, model=replace(learner.model, centres=20), **{size: 2})
     records: list[Any] = []
     begin = time.perf_counter()
     policy = bmdp.BFTQ(learner).fit(log, seed=0, device="cpu", on_record=records.append)

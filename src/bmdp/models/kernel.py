@@ -44,6 +44,7 @@ from bmdp.models.regressor import (
 )
 
 _BUMPS = 2**22  # bumps that are held at a time
+_FEW = 64  # states at which all members are computed at once
 _N_JUDGED = 8192  # rows by which the length and the ridge are chosen, at most
 _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are not normal
 _LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
@@ -206,33 +207,45 @@ class KernelQ(Averager):
             )
         return self._bases[key]
 
+    def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
+        """Values of some members at embedded states: `[E, n, 2, A, H]`.
+
+        At few states all members are computed at once; at many, one at a time stays in the cache.
+        """
+        if len(embedded) > _FEW:
+            return super().read(embedded, step, members)
+        return self._sums(embedded, step, members, slice(None))
+
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one model, `[n, 2, A, H]`."""
-        return self._sums(member, embedded, step, slice(None))
+        return self._sums(embedded, step, slice(member, member + 1), slice(None))[0]
 
     def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
         """Values of one model for one action of each state, `[n, 2, H]`."""
         values = self.weights.new_empty((len(embedded), 2, len(self.sizes.heads)))
+        one = slice(member, member + 1)
         for action in range(self.sizes.n_actions):
             own = actions == action
-            one = slice(action, action + 1)
-            values[own] = self._sums(member, embedded[own], step, one)[:, :, 0]
+            found = self._sums(embedded[own], step, one, slice(action, action + 1))
+            values[own] = found[0, :, :, 0]
         return values
 
-    def _sums(self, member: int, embedded: Tensor, step: int, actions: slice) -> Tensor:
-        """Sums of bumps of some actions at rows, `[n, 2, A, H]`."""
-        weights = self.weights[member, step, actions]
-        n_actions, n_centres, _, n_heads = weights.shape
-        centres = self.centres[member, self.group[step], actions].flatten(0, 1)
-        lengths = self.lengths[member, step, actions].repeat_interleave(n_centres)
-        means = self.means[member, step, actions].transpose(0, 1).to(weights.dtype)
-        flat = weights.flatten(2)
-        values = weights.new_empty((len(embedded), 2, n_actions, n_heads))
-        for part in cover(len(embedded), max(1, _BUMPS // (n_actions * (n_centres + 2 * n_heads)))):
+    def _sums(self, embedded: Tensor, step: int, members: slice, actions: slice) -> Tensor:
+        """Sums of bumps of some members and actions at rows, `[E, n, 2, A, H]`."""
+        weights = self.weights[members, step, actions]
+        n_members, n_actions, n_centres, _, n_heads = weights.shape
+        n_sums = n_members * n_actions
+        centres = self.centres[members, self.group[step], actions].flatten(0, 2)
+        lengths = self.lengths[members, step, actions].flatten().repeat_interleave(n_centres)
+        means = self.means[members, step, actions].transpose(1, 2).to(weights.dtype)
+        flat = weights.reshape(n_sums, n_centres, 2 * n_heads)
+        values = weights.new_empty((n_members, len(embedded), 2, n_actions, n_heads))
+        for part in cover(len(embedded), max(1, _BUMPS // (n_sums * (n_centres + 2 * n_heads)))):
             near = bumps(embedded[part], centres, lengths, flat.dtype)
-            sums = torch.bmm(near.view(-1, n_actions, n_centres).transpose(0, 1), flat)
-            values[part] = sums.view(n_actions, -1, 2, n_heads).permute(1, 2, 0, 3)
-        values += means
+            sums = torch.bmm(near.view(-1, n_sums, n_centres).transpose(0, 1), flat)
+            each = sums.view(n_members, n_actions, -1, 2, n_heads)
+            values[:, part] = each.permute(0, 2, 3, 1, 4)
+        values += means[:, None]
         return values
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -145,6 +146,11 @@ class QModel(nn.Module):
         """Makes models that know nothing."""
         super().__init__()
         self.settings, self.sizes = settings, sizes
+
+    @property
+    def device(self) -> torch.device:
+        """Where its arrays are."""
+        return next(chain(self.buffers(), self.parameters())).device
 
     @abstractmethod
     def prepare(self, problem: Problem) -> None:
@@ -275,7 +281,7 @@ class Averager(QModel):
 
     def prepare(self, problem: Problem) -> None:
         """Takes the rows, and builds the structure."""
-        device = next(self.buffers()).device
+        device = self.device
         self.build(problem)
         self.to(device)
         self._rows = self.embed(torch.from_numpy(problem.states).to(device))
@@ -473,9 +479,8 @@ class LearnedQ:
         rows = flat_states(states)
         require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
         rows = rows[:, self.shown]
-        device = next(iter(self.model.state_dict().values())).device
         with torch.no_grad():
-            embedded = self.model.embed(torch.from_numpy(rows).to(device))
+            embedded = self.model.embed(torch.from_numpy(rows).to(self.model.device))
             found = self.model.read(embedded, min(step, self.n_steps - 1))
             values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
             known = self.model.known(embedded)
