@@ -282,11 +282,13 @@ def fit_q(  # noqa: PLR0913
     for k in range(n_done, n_all):
         begin = time.perf_counter()
         step, source, rows = fit.plan(k)
-        labels = q.labels(k, fit.device)  # the budgets at which rows are fitted
-        # What the next states are worth, by the models of the iteration, or of the step, before.
+        labels = q.labels(k, fit.device)  # beta_a: the budgets at which rows are fitted
+        # Algorithm 5: Q(S', A, B) in one pass, and what every next state is worth by its frontier.
         worth, clock = fit.worth(next_values, source, rows, labels)
+        # T-hat Q_k of Section 3.1.
         paid = fit.paid(rows)[:, None].expand(-1, labels.shape[-1], -1)
         targets = bootstrap_targets(paid, fit.going(rows), worth.values, fit.discounts)
+        # Algorithm 2: Q_k+1 is the regression of these targets on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
         loss, left, has_settled, at = None, None, False, time.perf_counter()
