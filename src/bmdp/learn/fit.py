@@ -288,7 +288,7 @@ def fit_q(  # noqa: PLR0913
         # T-hat Q_k of Section 3.1.
         paid = fit.paid(rows)[:, None].expand(-1, labels.shape[-1], -1)
         targets = bootstrap_targets(paid, fit.going(rows), worth.values, fit.discounts)
-        # Algorithm 2: Q_k+1 is the regression of these targets on (s, a, beta_a), until convergence.
+        # Algorithm 2: Q_k+1 is their regression on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
         loss, left, has_settled, at = None, None, False, time.perf_counter()
