@@ -287,7 +287,8 @@ def fit_q(  # noqa: PLR0913
         worth, clock = fit.worth(next_values, source, rows, labels)
         # T-hat Q_k of Section 3.1.
         paid = fit.paid(rows)[:, None].expand(-1, labels.shape[-1], -1)
-        targets = bootstrap_targets(paid, fit.going(rows), worth.values, fit.discounts)
+        following = None if worth is None else worth.values
+        targets = bootstrap_targets(paid, fit.going(rows), following, fit.discounts)
         # Algorithm 2: Q_k+1 is their regression on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
@@ -302,7 +303,7 @@ def fit_q(  # noqa: PLR0913
             iteration=k,
             step=step if fit.n_steps > 1 else None,
             delta=delta,
-            share_infeasible=worth.n_infeasible / max(1, targets.shape[0] * targets.shape[1]),
+            share_infeasible=worth.n_infeasible / targets[..., 0].numel() if worth else 0.0,
             first_loss=None if loss is None else delta if loss.first is None else loss.first,
             last_loss=None if loss is None else loss.last,
             n_steps=0 if loss is None else loss.n_steps,
@@ -430,13 +431,13 @@ class Fit:
 
     def worth(
         self, next_values: NextValues, source: int | None, rows: RowSet, labels: Tensor
-    ) -> tuple[Any, tuple[float, float]]:
+    ) -> tuple[Values | None, tuple[float, float]]:
         """What the next states of the rows that go on are worth, and seconds of its two parts."""
         if source is None:
-            return _NOTHING, (0.0, 0.0)
+            return None, (0.0, 0.0)
         states = self._next_states(rows, one_each=labels.ndim > 1)
         if len(states.states) == 0:
-            return _NOTHING, (0.0, 0.0)
+            return None, (0.0, 0.0)
         value = next_values(self._source(source, states))
         found, n_infeasible, forward, frontier = [], 0, 0.0, 0.0
         asked = labels
@@ -556,9 +557,6 @@ class Fit:
         """Waits for the GPU, so that seconds are told apart."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-_NOTHING = Values(None)  # type: ignore[arg-type]
 
 
 def torch_device(name: str) -> torch.device:
