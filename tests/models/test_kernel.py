@@ -9,6 +9,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 from bmdp import BFTQ, BFTQConfig, ConfigError, TransitionBatch
+from bmdp.learn import Backward
 from bmdp.learn.spec import TrainingSpec, from_json, to_json, with_setting
 from bmdp.models import KernelModel
 from bmdp.models.kernel import bumps, directions, far_apart
@@ -469,3 +470,17 @@ def test_a_setting_is_changed_by_name():
 def test_settings_are_checked(settings, message):
     with pytest.raises(ConfigError, match=message):
         KernelModel(**settings)
+
+
+def test_a_last_step_of_its_own_has_bumps_around_its_own_rows():
+    rng = np.random.default_rng(0)
+    state = np.tile([0.0, 50.0], 60) + rng.random(120)  # the last step is far away
+    episode, step = np.repeat(np.arange(60), 2), np.tile([0, 1], 60)
+    after, zeros = np.where(step == 0, np.roll(state, -1), state), np.zeros(120, int)
+    log = TransitionBatch(state, zeros, state, zeros, after, step == 1, episode=episode, step=step)
+    config = BFTQConfig(gamma=1.0, model=KernelModel(5), schedule=Backward(), ensemble=1)
+    model = BFTQ(config).fit(log, seed=0, device="cpu").q_function.model
+    for number, rows in ((0, state[step == 0]), (1, state[step == 1])):
+        scaled = model.centres[0, model.group[number], 0]
+        centres = (scaled * model.scale + model.centre).numpy().ravel()
+        assert np.abs(centres[:, None] - rows).min(axis=1).max() < 1e-9
