@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETTINGS := pyproject.toml constraints.txt
 WORKERS ?= 2
-UNCOMPILED := tests/frontier tests/exact/test_minkowski.py tests/envs/test_kernels.py
+UNCOMPILED := tests/unit/frontier tests/unit/exact/test_minkowski.py tests/unit/envs/test_kernels.py
 
-.PHONY: help demo test check lint types tests coverage test-slow docs wheel bench clean
+.PHONY: help demo test test-unit check lint types tests coverage test-slow docs wheel bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ coverage: tests  ## lines and branches: all of the geometry and the exact solver
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='src/bmdp/frontier/*,src/bmdp/exact/*' -m --fail-under=100
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=95
+
+test-unit: $(VENV)/installed-dev  ## tests without training, a minute
+	$(BIN)/pytest -q -n $(WORKERS) tests/unit
 
 test-slow: $(VENV)/installed-dev  ## the checks that take longer
 	$(BIN)/pytest -q -n $(WORKERS) -m slow

@@ -9,9 +9,6 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
-# Pytest imports modules whose examples it runs one by one, in its own way, unless they are there:
-# it would put the package `bmdp.evaluate` where the function of that name is.
-import bmdp  # noqa: F401
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True, database=None)

@@ -24,7 +24,7 @@ from record_tables import Record
 from tables import ROOT, markdown, write_page
 
 from bmdp.errors import StoreError
-from bmdp.evaluate import seed_interval
+from bmdp.evaluation import seed_interval
 from bmdp.experiments.experiment import Piece
 from bmdp.experiments.parts.comparison_summary import MethodRow, method_rows
 from bmdp.frontier import Frontier

@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def print_table(folder: Path) -> None:
     """Prints a line for each study and variant: mean over seeds, and the worst overshoot."""
-    from bmdp.evaluate import measure_dial
+    from bmdp.evaluation import measure_dial
     from bmdp.experiments.parts.measuring import evaluation_of
 
     optima: dict[str, Any] = {}

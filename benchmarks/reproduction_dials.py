@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tables import ROOT
 
-from bmdp.evaluate import Evaluation
+from bmdp.evaluation import Evaluation
 from bmdp.frontier import Frontier, upper_frontier
 from bmdp.report.chapters import shown
 from bmdp.report.curves import (

@@ -9,7 +9,7 @@ import numpy as np
 from agreement import agreement
 from reproduction_dials import TASKS, Dial, Task, dials_of, reference
 
-from bmdp.evaluate import measure_dial
+from bmdp.evaluation import measure_dial
 from bmdp.frontier import Frontier, upper_frontier
 from bmdp.report.curves import SECOND_PUBLISHED, Drawn, asked_figure, trade_off_figure
 from bmdp.report.drawing import png_of

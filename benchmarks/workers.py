@@ -21,13 +21,13 @@ import numba
 import numpy as np
 import records
 from gymnasium.envs.registration import EnvSpec
-from learning import N_ACTIONS, NETWORKS, iterations, policy_of, random_batch, target_steps
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.learn import collect
 from bmdp.learn.collect import threads
 from bmdp.policies import HullPolicy
+from learning import N_ACTIONS, NETWORKS, iterations, policy_of, random_batch, target_steps
 
 COUNTS = (1, 2, 4)
 N_BUDGETS = 41  # of the policy that plays

@@ -27,7 +27,7 @@ from bmdp.envs.corridors import Corridors, frontier, picture
 from bmdp.envs.scripted import RULES
 from bmdp.envs.slot_filling import SlotFilling
 from bmdp.envs.slot_filling import frontier as belief
-from bmdp.evaluate import measure_dial
+from bmdp.evaluation import measure_dial
 from bmdp.randomness import EpisodeStreams
 
 CHEAP, DEAR = 1e9, 1e-7  # prices at the two ends of a frontier

@@ -17,9 +17,9 @@ from bmdp.errors import (
     PolicyError,
     StoreError,
 )
-from bmdp.evaluate.calibration import calibrate
-from bmdp.evaluate.offline import OfflineEvaluation, evaluate_offline
-from bmdp.evaluate.rollouts import Evaluation, evaluate
+from bmdp.evaluation.calibration import calibrate
+from bmdp.evaluation.offline import OfflineEvaluation, evaluate_offline
+from bmdp.evaluation.rollouts import Evaluation, evaluate
 from bmdp.exact import FiniteBMDP
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
 from bmdp.policies import discounted_budget, load_policy

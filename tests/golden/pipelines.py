@@ -1,8 +1,8 @@
 """What the library computes, from the input to the figures, as numbers by name.
 
 Every pipeline returns a flat dictionary of floats and lists of floats. `write.py` writes them down,
-`tests/test_golden.py` compares. Settings of the library are spelled in the functions of the first
-part alone, so that a version with other names for them changes these.
+`test_golden.py` compares. Settings of the library are spelled in the functions of the first part
+alone, so that a version with other names for them changes these.
 """
 
 from __future__ import annotations

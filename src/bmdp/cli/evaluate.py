@@ -18,8 +18,8 @@ from bmdp.cli.tables import print_columns
 from bmdp.cli.values import AsJson, parse_budgets
 from bmdp.envs import Corridors, SlotFilling, corridors, slot_filling
 from bmdp.errors import ConfigError
-from bmdp.evaluate import DialReport, Evaluation, measure_dial
-from bmdp.evaluate import evaluate as play_episodes
+from bmdp.evaluation import DialReport, Evaluation, measure_dial
+from bmdp.evaluation import evaluate as play_episodes
 from bmdp.frontier import Frontier
 from bmdp.policies import BudgetedPolicy
 from bmdp.storage import SPEC

@@ -13,7 +13,7 @@ import numpy as np
 
 from bmdp.arrays import FloatArray
 from bmdp.errors import StoreError
-from bmdp.evaluate.statistics import Interval
+from bmdp.evaluation.statistics import Interval
 from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, upper_frontier
 

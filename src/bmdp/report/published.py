@@ -15,7 +15,7 @@ from importlib.resources import files
 import numpy as np
 
 from bmdp.errors import ConfigError
-from bmdp.evaluate.statistics import Interval
+from bmdp.evaluation.statistics import Interval
 from bmdp.report.series import Curve
 
 CITED = "Carrara et al. 2019, read from the figures"

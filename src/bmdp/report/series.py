@@ -15,8 +15,8 @@ import numpy as np
 
 from bmdp.arrays import FloatArray
 from bmdp.errors import DataError
-from bmdp.evaluate import Evaluation
-from bmdp.evaluate.statistics import Interval, mean_interval
+from bmdp.evaluation import Evaluation
+from bmdp.evaluation.statistics import Interval, mean_interval
 from bmdp.report.pieces import Prices
 
 CONFIDENCE = 0.95

@@ -1,7 +1,7 @@
 """Tables of a report: rounded on its page, with all digits in a CSV file.
 
-Score, overshoot and dial error are those of `bmdp.evaluate.dial`, of each seed by itself; the table
-has their means over seeds.
+Score, overshoot and dial error are those of `bmdp.evaluation.dial`, of each seed by itself; the
+table has their means over seeds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bmdp.arrays import FloatArray
-from bmdp.evaluate import DialReport, Evaluation, measure_dial, measure_dials
+from bmdp.evaluation import DialReport, Evaluation, measure_dial, measure_dials
 from bmdp.frontier import Frontier
 from bmdp.report.section import TableData
 from bmdp.report.series import Curve

@@ -29,7 +29,7 @@ from typing import Any
 
 from bmdp.data import TransitionBatch
 from bmdp.envs.slot_filling import true_frontier
-from bmdp.evaluate import calibrate, measure_portfolio
+from bmdp.evaluation import calibrate, measure_portfolio
 from bmdp.experiments.catalog.slot_filling import PRICES
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.certificates import certificates, hazard

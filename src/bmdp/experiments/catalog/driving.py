@@ -11,7 +11,7 @@ from dataclasses import fields
 import numpy as np
 
 from bmdp.envs.scripted import RULES, ScriptedPolicy
-from bmdp.evaluate.rollouts import Evaluation
+from bmdp.evaluation.rollouts import Evaluation
 from bmdp.experiments.experiment import Experiment, Piece, Work
 from bmdp.experiments.parts.measuring import Trials, evaluation_piece, evenly
 from bmdp.experiments.parts.prices import Settings, all_at_once, bftq, ftq, one_by_one

@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from bmdp.arrays import FloatArray
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
-from bmdp.evaluate import calibrate
+from bmdp.evaluation import calibrate
 from bmdp.exact import FiniteBMDP, budgeted_value_iteration, evaluate_policy
 from bmdp.experiments.experiment import Piece
 from bmdp.policies import CalibratedPolicy, HullPolicy, Portfolio

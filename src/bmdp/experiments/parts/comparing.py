@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bmdp.data import TransitionBatch
 from bmdp.envs import Corridors, corridors, slot_filling
 from bmdp.errors import BmdpError
-from bmdp.evaluate import calibrate
+from bmdp.evaluation import calibrate
 from bmdp.experiments.experiment import Piece, Work
 from bmdp.experiments.parts.measuring import evaluation_piece, evenly, other_seed, truth_piece
 from bmdp.experiments.parts.moved_dial import moves

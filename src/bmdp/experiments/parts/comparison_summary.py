@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bmdp.evaluate import DialReport, measure_dial, seed_interval
+from bmdp.evaluation import DialReport, measure_dial, seed_interval
 from bmdp.experiments.experiment import Piece
 from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.experiments.parts.moved_dial import MoveErrors, move_errors

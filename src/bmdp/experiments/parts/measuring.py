@@ -12,10 +12,10 @@ from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, StoreError
-from bmdp.evaluate.episodes import Job, Setting
-from bmdp.evaluate.rollouts import Evaluation, evaluate
-from bmdp.evaluate.statistics import mean_interval
-from bmdp.evaluate.workers import play_plans
+from bmdp.evaluation.episodes import Job, Setting
+from bmdp.evaluation.rollouts import Evaluation, evaluate
+from bmdp.evaluation.statistics import mean_interval
+from bmdp.evaluation.workers import play_plans
 from bmdp.experiments.experiment import Piece
 from bmdp.learn.spec import EnvConfig, plain
 from bmdp.policies.policy import BudgetedPolicy

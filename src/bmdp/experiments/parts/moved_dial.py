@@ -10,7 +10,7 @@ import numpy as np
 
 from bmdp.envs import Corridors
 from bmdp.envs.corridors.frontier import Grid, corridors_grid, cost_range
-from bmdp.evaluate import evaluate_move
+from bmdp.evaluation import evaluate_move
 from bmdp.experiments.experiment import Piece
 from bmdp.learn.collect import collect
 from bmdp.learn.spec import EnvConfig

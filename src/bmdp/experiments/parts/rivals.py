@@ -15,7 +15,7 @@ import numpy as np
 
 from bmdp.data import TransitionBatch
 from bmdp.envs import ScriptedPolicy
-from bmdp.evaluate import measure_portfolio
+from bmdp.evaluation import measure_portfolio
 from bmdp.experiments.parts.training import all_prices, explored, playable
 from bmdp.learn.fit import Backward, Iterations
 from bmdp.learn.learners import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmdp.evaluate import Evaluation
+from bmdp.evaluation import Evaluation
 from bmdp.report.chapters import shown
 from bmdp.report.chapters.chapter import Chapter, settings_table
 from bmdp.report.curves import FIRST, Drawn

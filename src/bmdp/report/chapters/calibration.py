@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bmdp.evaluate import Evaluation
-from bmdp.evaluate.statistics import Interval, mean_interval
+from bmdp.evaluation import Evaluation
+from bmdp.evaluation.statistics import Interval, mean_interval
 from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.report.chapters import shown
 from bmdp.report.chapters.chapter import Chapter, episodes_explored, settings_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from bmdp.evaluate import DialReport, Evaluation
+from bmdp.evaluation import DialReport, Evaluation
 from bmdp.report.animation import rounds_gif, ways_gif
 from bmdp.report.chapters import shown
 from bmdp.report.chapters.chapter import (

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from bmdp.evaluate import DialReport, Evaluation
+from bmdp.evaluation import DialReport, Evaluation
 from bmdp.report.animation import drives_gif
 from bmdp.report.chapters import shown
 from bmdp.report.chapters.chapter import (

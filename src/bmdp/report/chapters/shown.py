@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bmdp.arrays import FloatArray
-from bmdp.evaluate import DialReport, Evaluation
-from bmdp.evaluate.statistics import Interval
+from bmdp.evaluation import DialReport, Evaluation
+from bmdp.evaluation.statistics import Interval
 from bmdp.report.curves import Drawn, asked_figure, leaving, rounds_figure, trade_off_figure
 from bmdp.report.drawing import Drawing
 from bmdp.report.figures import hull_figure

@@ -1,0 +1,287 @@
+"""Policies whose dial keeps a promise: budgets are spent by what costs at most so much, for sure.
+
+Members (policies at inner budgets) are played, and the expected cost of each is bounded from above,
+such that all bounds hold together with a given confidence. A mixture of members that is tossed at
+the start of an episode costs the mixture of their costs, so one that spends the budget by the
+bounds costs at most the budget in truth. Since the bounds hold together, this is so for all budgets
+at once, whichever are asked for later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from numpy.typing import ArrayLike
+
+from bmdp.arrays import FloatArray, IntArray, real_array
+from bmdp.checks import require_count
+from bmdp.envs.slots import find_spec, open_slots
+from bmdp.errors import ConfigError, DataError
+from bmdp.evaluation.bounds import bernstein_interval, bounded_interval, share_interval
+from bmdp.evaluation.episodes import Job, Setting, checked_budgets
+from bmdp.evaluation.statistics import simultaneous_confidence
+from bmdp.evaluation.workers import Progress, part_of, play_plans
+from bmdp.policies.policy import BudgetedPolicy
+from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
+from bmdp.randomness import stream_key
+
+N_BUDGETS = 11
+"""Inner budgets of a policy, where none are given."""
+
+_ROUNDING = 1e-9  # of a sum of discounted costs, relative to their range
+
+
+class Members(NamedTuple):
+    """Policies at inner budgets."""
+
+    policies: tuple[BudgetedPolicy, ...]  # different ones
+    which: IntArray  # [K], numbers of policies, rising
+    budgets: FloatArray  # [K]
+
+
+class Bounds(NamedTuple):
+    """What the discounted cost, or reward, of an episode can be."""
+
+    lowest: float
+    highest: float
+    binary: bool = False  # whether it is one of the two, and nothing between
+
+
+def calibrate(  # noqa: PLR0913
+    policies: BudgetedPolicy | Sequence[BudgetedPolicy],
+    env: str | EnvSpec,
+    *,
+    confidence: float,
+    n_episodes: int,
+    seed: int,
+    budgets: ArrayLike | None = None,
+    workers: int = 1,
+    cost_range: tuple[float, float] | None = None,
+    binary_costs: bool | None = None,
+    reward_range: tuple[float, float] | None = None,
+    max_steps: int = 10_000,
+    progress: Progress | None = None,
+) -> CalibratedPolicy:
+    """Returns a policy that keeps its budget in expectation, with a given confidence.
+
+    What is promised: with probability `confidence` over the episodes played here, at *every* budget
+    from `certificate.smallest_budget` on, an episode that starts as the environment's do costs at
+    most the budget in expectation (discounted, with the settings given). Below that budget the
+    status is INFEASIBLE. A budget that is moved in the middle of an episode is not covered. Neither
+    are policies that were chosen by what the same seed showed here: take a new one for new ones.
+
+    Every inner budget of every policy is a member, played for `n_episodes`. Bounds on costs are
+    those of Clopper and Pearson for binary costs, and otherwise the better of Hoeffding's and of
+    the empirical Bernstein bound, each with half of the risk; each of K members may fail with
+    probability (1 - confidence) / K (Bonferroni), or with half of it where rewards are bounded too.
+
+    Args:
+        policies: a policy, or several.
+        env: an id, a short name, or a Gymnasium specification with its settings.
+        confidence: probability that the promise holds, above 0 and below 1.
+        n_episodes: number of episodes of each member.
+        seed: of everything, from 0 on.
+        budgets: inner budgets, brought into each policy's `budget_range`; 11 equally spaced ones
+            over that range if not given. A policy without a dial has one member.
+        workers: number of processes, as in `evaluate`.
+        cost_range: no episode has a lower discounted cost than the first, or a higher one than the
+            second, whether seen or not; from the environment's metadata if not given.
+        binary_costs: whether every episode costs one of these two, and nothing between; from the
+            metadata if neither is given.
+        reward_range: the same for rewards. If given, members are compared by lower bounds of their
+            rewards, and these hold together with the bounds on costs. If not, they are compared by
+            mean rewards, of which nothing is promised.
+        max_steps: of an episode, where the environment's metadata have no `horizon`.
+        progress: called with the number of episodes played so far, and of all.
+
+    Raises:
+        BudgetError: if a budget is not a finite number.
+        ConfigError: if there is no such environment, a setting is out of range, there is no policy,
+            or it is not known what an episode can cost.
+        DataError: if an episode costs or earns what it was said that none does.
+        PolicyError: if a policy does not fit the environment, or cannot travel to the workers.
+        EnvError: if an episode does not end in time, or the environment gives no cost.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> rules = [ScriptedPolicy(f"slot-filling/{rule}") for rule in ("voice-again", "key-pad")]
+    >>> policy = calibrate(rules, "slot-filling", confidence=0.95, n_episodes=2_000, seed=0)
+    >>> policy.certificate.cost_mean.round(3).tolist()  # the truth is 0 and 1 - 0.75**3 = 0.578
+    [0.0, 0.588]
+    >>> policy.certificate.cost_high.round(3).tolist()
+    [0.002, 0.61]
+    """
+    simultaneous_confidence(confidence, 1)
+    require_count("n_episodes", n_episodes, 1)
+    require_count("workers", workers, 1)
+    members = _members(policies, budgets)
+    spec = find_spec(env)
+    costs_of, rewards_of = _cost_bounds(spec, cost_range, binary_costs), None
+    if reward_range is not None:
+        rewards_of = Bounds(*_checked_range("reward_range", reward_range))
+    # Episodes are new ones for whoever evaluated with the same seed before.
+    setting = Setting(spec, stream_key(seed, "calibrate")[0], max_steps)
+    rewards, costs, gamma = _play(members, setting, n_episodes, workers, progress)
+    each = (1 - confidence) / len(members.which) / (1 if rewards_of is None else 2)
+    cost_high = upper_means(within("cost", costs, costs_of), costs_of, chance=each)
+    reward_low = np.full(len(rewards), -np.inf)
+    if rewards_of is not None:
+        mirrored = Bounds(-rewards_of.highest, -rewards_of.lowest)
+        reward_low = -upper_means(-within("reward", rewards, rewards_of), mirrored, chance=each)
+    certificate = Certificate(
+        confidence=float(confidence),
+        n_episodes=int(n_episodes),
+        seed=int(seed),
+        env=spec.id,
+        settings=_settings(spec),
+        gamma=gamma,
+        cost_range=(costs_of.lowest, costs_of.highest),
+        binary_costs=costs_of.binary,
+        cost_mean=costs.mean(axis=1),
+        cost_high=cost_high,
+        reward_mean=rewards.mean(axis=1),
+        reward_low=reward_low,
+    )
+    worth = rewards.mean(axis=1) if rewards_of is None else reward_low
+    return CalibratedPolicy(Portfolio(*members, cost_high, worth), certificate)
+
+
+def upper_means(samples: FloatArray, bounds: Bounds, *, chance: float) -> FloatArray:
+    """Returns upper bounds of expectations, each of which fails with probability `chance` at most.
+
+    Args:
+        samples: independent ones of each row, `[K, n]`, within the bounds.
+        bounds: of every sample, whether seen or not.
+        chance: above 0 and below 1.
+
+    >>> upper_means(np.zeros((1, 100)), Bounds(0.0, 1.0, binary=True), chance=0.025).round(4)
+    array([0.0362])
+    """
+    lowest, highest, binary = bounds
+    if lowest == highest:
+        return np.full(len(samples), highest)
+    if binary:
+        hits = (samples > (lowest + highest) / 2).sum(axis=1)
+        two_sided = max(1 - 2 * chance, 0.01)
+        share = share_interval(hits, samples.shape[1], confidence=two_sided).high
+        return lowest + (highest - lowest) * share
+    # Each of the four ends fails with chance / 2, so the two upper ones together with chance.
+    settings: dict[str, Any] = {"lowest": lowest, "highest": highest, "confidence": 1 - chance}
+    return np.minimum(
+        bounded_interval(samples, **settings).high, bernstein_interval(samples, **settings).high
+    )
+
+
+def within(what: str, samples: FloatArray, bounds: Bounds) -> FloatArray:
+    """Returns costs or rewards `[K, n]` of episodes, made to be within their bounds.
+
+    Raises:
+        DataError: naming the first that is off by more than rounding.
+    """
+    lowest, highest, binary = bounds
+    slip = _ROUNDING * max(abs(lowest), abs(highest), highest - lowest)
+    good = (samples >= lowest - slip) & (samples <= highest + slip)
+    rule = f"from {lowest:g} to {highest:g}"
+    if binary:
+        good &= np.minimum(abs(samples - lowest), abs(samples - highest)) <= slip
+        rule = f"{lowest:g} or {highest:g}, as {what}s are said to be binary"
+    bad = np.argwhere(~good)
+    if len(bad):
+        member, episode = bad[0]
+        raise DataError(
+            f"the {what} of an episode must be {rule} ({what}_range); got "
+            f"{samples[member, episode]:g} at episode {episode} of member {member}."
+        )
+    return samples.clip(lowest, highest)
+
+
+def _members(
+    policies: BudgetedPolicy | Sequence[BudgetedPolicy], budgets: ArrayLike | None
+) -> Members:
+    """All policies at all their inner budgets."""
+    given = list(policies) if isinstance(policies, Sequence) else [policies]
+    if not given:
+        raise ConfigError("policies must hold at least one policy; got none.")
+    different = [p for i, p in enumerate(given) if not any(p is other for other in given[:i])]
+    which, inner = [], []
+    for number, policy in enumerate(different):
+        asked = _inner_budgets(policy, budgets)
+        which += [number] * len(asked)
+        inner += asked
+    return Members(tuple(different), np.array(which), np.array(inner))
+
+
+def _inner_budgets(policy: BudgetedPolicy, budgets: ArrayLike | None) -> list[float]:
+    """Different budgets of a policy, rising."""
+    low, high = policy.budget_range
+    if not getattr(policy, "has_dial", True):
+        return [low]
+    if budgets is None:
+        return sorted(set(np.linspace(low, high, N_BUDGETS).tolist()))
+    asked = checked_budgets("budgets", np.clip(real_array("budgets", budgets), low, high), policy)
+    return sorted(set(asked.tolist()))
+
+
+def _cost_bounds(
+    spec: EnvSpec, cost_range: tuple[float, float] | None, binary_costs: bool | None
+) -> Bounds:
+    """What an episode can cost, as the caller or else the environment says."""
+    binary = bool(binary_costs)
+    if cost_range is not None:
+        return Bounds(*_checked_range("cost_range", cost_range), binary)
+    slots = open_slots(spec)
+    slots.close()
+    said = slots.metadata.get("cost_range")
+    if said is None:
+        raise ConfigError(
+            f"cost_range must be given: the metadata of {spec.id} do not say how little and how "
+            "much an episode can cost."
+        )
+    if binary_costs is None:
+        binary = bool(slots.metadata.get("binary_costs", False))
+    return Bounds(*_checked_range("cost_range", said), binary)
+
+
+def _checked_range(name: str, ends: tuple[float, float]) -> tuple[float, float]:
+    values = np.asarray(ends)
+    if values.shape != (2,) or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+        raise ConfigError(f"{name} must be two finite numbers; got {ends!r}.")
+    if values[0] > values[1]:
+        raise ConfigError(f"{name} must have the lower number first; got {ends!r}.")
+    return float(values[0]), float(values[1])
+
+
+def _play(
+    members: Members, setting: Setting, n_episodes: int, workers: int, progress: Progress | None
+) -> tuple[FloatArray, FloatArray, float]:
+    """Discounted rewards and costs `[K, n]` of all members, and the discount."""
+    rewards: list[FloatArray] = []
+    costs: list[FloatArray] = []
+    gamma, n_all = 1.0, len(members.which) * n_episodes
+    for number, policy in enumerate(members.policies):
+        report = part_of(progress, len(costs) * n_episodes, n_all)
+        plans = [
+            Job(0, n_episodes, float(members.budgets[k]), f"calibrate/{k}")
+            for k in np.flatnonzero(members.which == number)
+        ]
+        played, facts = play_plans(policy, setting, plans, workers=workers, progress=report)
+        rewards += [returns.discounted_reward for returns in played]
+        costs += [returns.discounted_cost for returns in played]
+        gamma = facts.gamma
+    return np.stack(rewards), np.stack(costs), gamma
+
+
+def _settings(spec: EnvSpec) -> str:
+    """Settings of an environment as JSON; what JSON cannot say, by the name of its type."""
+    settings = dict(spec.kwargs)
+    if spec.max_episode_steps is not None:
+        settings["max_episode_steps"] = spec.max_episode_steps
+
+    def plain(value: Any) -> Any:
+        is_number = isinstance(value, np.ndarray | np.generic)
+        return value.tolist() if is_number else f"<{type(value).__name__}>"
+
+    return json.dumps(settings, default=plain, sort_keys=True)

@@ -1,1 +1,0 @@
-"""Tests of evaluation, with problems that others play, too."""

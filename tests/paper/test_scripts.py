@@ -1,0 +1,227 @@
+"""Examples and benchmarks are run, the latter at their smallest size."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp.evaluation import measure_dial
+from bmdp.experiments.parts.measuring import evaluation_of
+from scripts import script
+
+
+def test_frontier_of_one_state_prints_its_table_and_draws(tmp_path, capsys):
+    picture = tmp_path / "frontier.png"
+    script("examples/frontier_of_one_state.py").main(["--budget", "0.3", "--out", str(picture)])
+    printed = capsys.readouterr().out
+    assert "wait, then pass     0.20    4.00  vertex     75.0%" in printed
+    assert "pass now            0.60    7.00  vertex     25.0%" in printed
+    assert "creep out           0.40    4.20  below" in printed
+    assert "budget 0.3 (TIGHT): expected cost 0.300, expected reward 4.750" in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_theory_study_writes_its_records_and_figures(tmp_path, capsys):
+    script("examples/theory.py").main(
+        ["--models", "2", "--budgets", "31", "--out", str(tmp_path / "theory")]
+    )
+    record = json.loads((tmp_path / "theory" / "theory.json").read_text())
+    assert record["two_branches"] == pytest.approx(
+        {"operator": 2.75, "allocation": 5.0, "linear_program": 5.0}
+    )
+    for kind in ("random", "deterministic"):
+        assert record["summary"][kind]["allocation_error"] < 1e-6
+        assert record["summary"][kind]["largest_excess"] < 1e-6
+        assert 0.5 < record["summary"][kind]["share_least"] <= 1.0001
+    assert [row["steep"] * row["size"] for row in record["expansion"]] == pytest.approx([1.0] * 6)
+    assert {p.suffix for p in (tmp_path / "theory").iterdir()} == {".json", ".png"}
+    assert "two branches at budget 0.5" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_on_fifty_random_models_of_each_kind_all_ways_to_the_optimum_agree(tmp_path):
+    study = script("examples/theory.py")
+    study.main(["--models", "50", "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "theory.json").read_text())["summary"]
+    for kind in ("random", "deterministic"):
+        assert found[kind]["models"] == 50
+        assert found[kind]["allocation_error"] < 1e-6
+        assert found[kind]["largest_excess"] < 1e-6
+    assert 0.9 < found["random"]["share_mean"] < 0.98
+    assert found["deterministic"]["share_least"] > 0.99
+
+
+def test_the_environments_are_drawn_and_their_frontiers_recorded(tmp_path):
+    script("examples/environments.py").main(["--quick", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "frontiers.json").read_text())
+    (corridors,) = record["corridors"]
+    assert corridors["dear"]["reward"] > corridors["cheap"]["reward"]
+    few, more = record["slot_filling"]
+    assert few["reward_at_0.3"] < more["reward_at_0.3"]
+    for row in (few, more):
+        for end in ("cheap", "dear"):
+            gap = abs(row[end]["reward"] - row[end]["tree_reward"])
+            assert gap < 5 * row[end]["reward_error"]
+    for row in record["scripted"]:  # each fails on at least one measure
+        assert row["least_score"] < 0.9 or row["overshoot"] > 0.1 or row["dial_error"] > 0.1
+    assert "system: voice 0" in (tmp_path / "dialogue.txt").read_text()
+    assert (tmp_path / "corridors.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_two_way_road_is_compared_measured_and_drawn(tmp_path):
+    script("examples/two_way.py").main(["--quick", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "driving.json").read_text())
+    assert [row["n_disagreements"] for row in record["equality"]] == [0] * 6
+    for row in record["scripts"]:  # the same episodes in both simulations
+        same, other = row["batched_same"], row["highway_env"]
+        assert same["reward"] == pytest.approx(other["reward"], abs=1e-6)
+        assert same["cost"] == pytest.approx(other["cost"], abs=1e-6)
+    assert record["reference"]["smallest_cost"] < 0.2
+    for name in ("careful", "bold"):
+        assert "<animateTransform" in (tmp_path / f"{name}.svg").read_text()
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_environment_benchmark_measures_all_tasks(tmp_path):
+    out = tmp_path / "envs.json"
+    script("benchmarks/envs.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["env"] for row in rows] == ["corridors", "slot-filling", "two-way"]
+    assert all(row["ratio"] > 0 for row in rows)
+
+
+def test_the_driving_benchmark_measures_both_simulations(tmp_path):
+    out = tmp_path / "driving.json"
+    script("benchmarks/driving.py").main(["--quick", "--out", str(out)])
+    row = json.loads(out.read_text())["row"]
+    assert row["batch_ratio"] > 0
+    assert row["single_ratio"] > 0
+
+
+def test_the_operator_benchmark_measures_both_parts(tmp_path):
+    out = tmp_path / "exact.json"
+    script("benchmarks/exact.py").main(["--quick", "--out", str(out)])
+    row = json.loads(out.read_text())["row"]
+    assert (row["states"], row["applications"]) == (100, 3)
+    assert row["ratio_to_parts"] > 0
+
+
+def test_the_frontier_benchmark_agrees_with_its_references(tmp_path):
+    out = tmp_path / "frontier.json"
+    script("benchmarks/frontier.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 12
+    for row in rows:
+        for reference in ("convex_hull", "graham_scan", "monotone_chain"):
+            difference = row[f"{reference}_difference"]
+            assert difference is None or difference < 1e-6
+
+
+def test_the_learning_benchmark_measures_targets_and_acting(tmp_path):
+    out = tmp_path / "learning.json"
+    script("benchmarks/learning.py").main(["--quick", "--out", str(out)])
+    found = json.loads(out.read_text())
+    assert [row["network"] for row in found["target_step"]] == ["encoder", "frontier"]
+    assert found["decisions_per_second"] > 0
+    assert found["act_milliseconds"] > 0
+
+
+def test_the_worker_benchmark_finds_equal_batches_and_measures_both_parts(tmp_path):
+    out = tmp_path / "workers.json"
+    script("benchmarks/workers.py").main(["--quick", "--out", str(out)])
+    found = json.loads(out.read_text())
+    (collected,) = found["collection"]
+    assert collected["workers"] == [1, 2]
+    assert [row["network"] for row in found["target_step"]] == ["EncoderNet", "FrontierNet"]
+    for row in (collected, *found["target_step"]):
+        assert row["speed_up"][0] == 1
+        assert all(seconds > 0 for seconds in row["seconds"])
+
+
+@pytest.fixture
+def dial(monkeypatch):
+    """The studies of dials, and one that takes a moment."""
+    found = script("benchmarks/dial.py")
+    tiny = (
+        "exploration.rounds=2",
+        "exploration.episodes=60",
+        "learner.n_budgets=3",
+        "learner.model.centres=10",
+    )
+    variants = (
+        found.Variant("plain"),
+        found.Variant("self", ("learner.ensemble=1", "learner.slope_cap=0")),
+    )
+    studies = {
+        "tiny": found.Study("corridors", variants[:1], tiny, moved_at=2),
+        "tiny batch": found.Study("slot-filling", variants, tiny, same_batch=True),
+    }
+    monkeypatch.setattr(found, "STUDIES", found.STUDIES | studies)
+    return found
+
+
+def test_every_study_of_dials_has_settings_that_exist(dial):
+    for study in dial.STUDIES.values():
+        for variant in study.variants:
+            assert dial._spec(study, variant).exploration.rounds > 0
+
+
+def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, tmp_path, capsys):
+    for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self"))):
+        dial.do(dial.Job(study, 0, names, 40, "cpu", str(tmp_path)))
+    rows = dial.rows_of(tmp_path)
+    assert [(row["study"], row["name"]) for row in rows] == [
+        ("tiny", "plain"),
+        ("tiny batch", "plain"),
+        ("tiny batch", "self"),
+    ]
+    found = [evaluation_of(row["evaluation"]) for row in rows]
+    assert all(len(one.budgets) == 11 and one.n_episodes == 40 for one in found)
+    moves = rows[0]["moved"]
+    assert [move["from"] for move in moves] == [0.0, 0.5, 1.0]
+    for move in moves:  # None if no episode went on so far
+        assert (move["cost"] is None) == (move["ideal"] is None) == (move["going"] == 0)
+        assert move["cost"] is None or len(move["cost"]) == len(move["ideal"]) == 6
+    np.save(tmp_path / "optimum-corridors-0.npy", [[0.0, 1.0], [100.0, 200.0]])
+    np.save(tmp_path / "optimum-slot-filling-0.npy", [[0.0, 0.4], [20.0, 50.0]])
+    capsys.readouterr()
+    dial.main(["--out", str(tmp_path), "--table"])
+    table = capsys.readouterr().out.splitlines()
+    assert len(table) == 2 + 3
+    optimum = bmdp.Frontier(np.array([0.0, 1.0]), np.array([100.0, 200.0]))
+    report = measure_dial(found[0], optimum)
+    assert f"**{report.mean_score:.3f}**" in table[2]
+    assert f"| {report.worst_overshoot:.3f} (mean" in table[2]
+    assert f"| {report.mean_dial_error:.4f} |" in table[2]
+
+
+def test_the_offline_benchmark_measures_both_methods_on_both_kinds_of_problems(tmp_path):
+    out = tmp_path / "offline.json"
+    script("benchmarks/offline.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["case"], row["method"]) for row in rows] == [
+        ("finite 0, 3 steps", "fitted"),
+        ("finite 0, 3 steps", "importance"),
+        ("finite 0, 3 steps", "importance"),
+        ("finite 0, 5 steps", "importance"),
+        ("corridors", "fitted"),
+        ("corridors", "importance"),
+    ]
+    for row in rows:
+        assert set(row["coverage"]) == {"student", "percentile", "basic"}
+        assert all(0 <= share <= 1 for share in row["coverage"].values())
+        assert np.shape(row["width"]) == np.shape(row["truth"]) == (2, len(row["budgets"]))
+
+
+def test_finite_problems_are_compared(tmp_path):
+    out = tmp_path / "finite.json"
+    script("benchmarks/finite.py").main(["--quick", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    for row in rows.values():
+        best = row["linear program"]
+        assert row["price carried"] == pytest.approx(best, abs=1e-6)
+        assert row["budgets by next state"] == pytest.approx(best, abs=1e-6)
+        assert row["coin"] - 1e-6 <= row["operator T"] <= best + 1e-9
+    assert rows["branches"]["operator T"] == pytest.approx(2.75)
+    assert rows["branches"]["coin"] == pytest.approx(2.75)

@@ -1,0 +1,100 @@
+"""What pages name is there: functions, tests, pages of the site, and what links lead to."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+LINK = re.compile(r"\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
+
+
+def table_rows(page):
+    """Cells of all tables of a page, without their heads."""
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    heads = {lines[i - 1] for i, line in enumerate(lines) if line.startswith("|---")}
+    return [re.split(r"\s+\|\s+", row.strip("| ")) for row in rows if row not in heads]
+
+
+def found(name):
+    """Whether a name is that of something; fields of dataclasses count.
+
+    Either `bmdp.x.y`, which Python must understand after `import bmdp`, or `x.y of bmdp.z`, which
+    must be in that module.
+    """
+    dotted, _, module = name.partition(" of ")
+    thing = importlib.import_module(module or "bmdp")
+    for part in dotted.removeprefix("bmdp.").split("."):
+        if part not in getattr(thing, "__annotations__", ()) and not hasattr(thing, part):
+            return False
+        thing = getattr(thing, part, None)
+    return True
+
+
+def names_in(page):
+    """Names and paths of tests that the tables of a page have in code."""
+    cells = " | ".join(cell for row in table_rows(page) for cell in row)
+    inside = re.findall(r"`([\w.]+)` of `(bmdp[\w.]*)`", cells)
+    alone = re.findall(r"(?<! of )`(bmdp(?:\.\w+)+|(?:src|tests)/[\w/.]+)`", cells)
+    return sorted({*alone, *(f"{name} of {module}" for name, module in inside)})
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), [(p, n) for p in ("notation.md", "algorithms.md") for n in names_in(p)]
+)
+def test_what_the_tables_name_is_there(page, name):
+    assert (ROOT / name).is_file() if "/" in name else found(name), f"{name} of {page}"
+
+
+def test_every_row_says_where():
+    for page, needed in (("notation.md", ("bmdp.",)), ("algorithms.md", ("bmdp.", "tests/"))):
+        rows = table_rows(page)
+        assert len(rows) > 20
+        for row in rows:
+            ends = row[-len(needed) :]
+            for end, begin in zip(ends, needed, strict=True):
+                assert re.match(rf"(`[\w.]+` of )?`{begin}", end), row
+
+
+def test_the_tree_of_the_design_has_every_package_once():
+    text = (ROOT / "docs" / "design.md").read_text()
+    tree = re.search(r"^src/bmdp/\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    listed = re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)
+    there = {path.parent.name for path in (ROOT / "src" / "bmdp").glob("*/__init__.py")}
+    assert sorted(listed) == sorted(there)
+
+
+def test_the_site_has_every_page_once():
+    def pages(part):
+        if isinstance(part, str):
+            return [part]
+        values = part.values() if isinstance(part, dict) else part
+        return [page for value in values for page in pages(value)]
+
+    listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    assert sorted(listed) == sorted([page.name for page in PAGES] + list(OUTSIDE))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*(ROOT / name for name in ("README.md", *OUTSIDE.values())), *PAGES],
+    ids=lambda page: page.name,
+)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for link in (a or b for a, b in LINK.findall(text)):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+            assert anchor in slugs, link
