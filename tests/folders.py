@@ -345,3 +345,14 @@ def student_half(values):
     """Half of Student's 95 % interval, by a table of quantiles."""
     quantile = {2: 12.706204736, 3: 4.302652730}[len(values)]
     return quantile * np.std(values, ddof=1) / np.sqrt(len(values))
+
+
+PICTURES = {
+    "corridors-exploration": ("trade-off", "asked", "trajectories", "ways", "hull", "rounds"),
+    "slot-filling": ("trade-off", "asked", "calibration", "hull"),
+    "driving": ("trade-off", "asked", "calibration", "drives", "hull"),
+    "theory": ("branches", "gaps", "pairs", "expansion"),
+    "calibration": ("multiplier", "rules", "dials", "promises"),
+    "comparison": ("corridors-scores", "corridors-trade-off"),
+}
+"""Of each experiment, at least."""

@@ -1,11 +1,11 @@
 """Reports of experiments as they are really run: what the catalog writes, the report can read."""
 
 import pytest
-from report.test_sections import PICTURES
 
 from bmdp.experiments.running.runner import run_experiment
 from bmdp.experiments.running.spec import ExperimentSpec
 from bmdp.report.sections import tell
+from folders import PICTURES
 
 QUICK = ("corridors-exploration", "theory")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in PICTURES if name not in QUICK]

@@ -9,15 +9,8 @@ from bmdp.experiments.parts.measuring import evaluation_of
 from bmdp.frontier import upper_frontier
 from bmdp.report.chapters.chapter import episodes_explored, episodes_played
 from bmdp.report.sections import CHAPTERS, tell
+from folders import PICTURES
 
-PICTURES = {
-    "corridors-exploration": ("trade-off", "asked", "trajectories", "ways", "hull", "rounds"),
-    "slot-filling": ("trade-off", "asked", "calibration", "hull"),
-    "driving": ("trade-off", "asked", "calibration", "drives", "hull"),
-    "theory": ("branches", "gaps", "pairs", "expansion"),
-    "calibration": ("multiplier", "rules", "dials", "promises"),
-    "comparison": ("corridors-scores", "corridors-trade-off"),
-}
 TABLES = {
     "corridors-exploration": ("summary", "risk-sensitive", "risk-neutral"),
     "slot-filling": ("summary", "bftq", "mixture", "carried", "ftq"),
