@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree. Every error of the library is a `BmdpError`.
+"""Errors of the library, as one tree under `BmdpError`.
 
     BmdpError
     ├── DataError(ValueError)           arrays or files of the wrong shape, type or content

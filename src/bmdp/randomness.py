@@ -80,7 +80,6 @@ class EpisodeStreams:
         return cls((first, second), np.arange(n_episodes))
 
     def __len__(self) -> int:
-        """Number of episodes."""
         return len(self.episodes)
 
     def take(self, rows: NDArray[Any]) -> EpisodeStreams:

@@ -127,7 +127,6 @@ class TransitionBatch:
         return batch
 
     def __len__(self) -> int:
-        """Number of transitions."""
         return len(self.state)
 
     def __repr__(self) -> str:

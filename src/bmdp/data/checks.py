@@ -1,4 +1,4 @@
-"""What a column of transitions must be, and the errors that say which rows are not.
+"""Checks of the columns of transitions; errors name the rows that break a rule.
 
 A column has one entry a transition: `[N]`, or `[N, 1]`, which is taken as `[N]`. States may have
 any further shape, and are flattened.

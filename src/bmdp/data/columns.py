@@ -47,7 +47,7 @@ _COMMON = {
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """What the columns of a table are called, where they are not called by a common name.
+    """Names of the columns of a table, for those that do not have a common name.
 
     States are a column of lists or of numbers, or the prefix of numbered columns (`"x"` or `"x_"`
     of `x_0, x_1, ...`), or a tuple of columns.

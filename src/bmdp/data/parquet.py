@@ -76,7 +76,7 @@ def _opened(source: Path) -> Iterator[Any]:
 
 
 def _notes(text: bytes) -> dict[str, Any]:
-    """What this library wrote into the metadata, if it did."""
+    """Metadata that this library wrote, if it did."""
     try:
         notes = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a log holds, in a few numbers, and what to beware of before learning from it."""
+"""A log in a few numbers, with warnings for who learns from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_LISTED = 10
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What a batch of transitions holds. Its text is a table.
+    """Sizes, ranges and warnings of a batch of transitions. Its text is a table.
 
     >>> from bmdp import TransitionBatch
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])

@@ -31,7 +31,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class CostEnvReport:
-    """What an environment was found to keep to, and what is good to know of it.
+    """Rules that an environment was found to keep, and notes on it.
 
     >>> report = check_cost_env("bmdp/SlotFilling-v0", n_steps=10)
     >>> len(report.passed), report.passed[-1], report.notes
@@ -43,7 +43,7 @@ class CostEnvReport:
 
 
 class Seen(NamedTuple):
-    """What came back of a reset or a step."""
+    """The answer to a reset or a step."""
 
     when: str
     observation: Any
@@ -177,7 +177,7 @@ def _play(env: Env, seed: int, actions: Sequence[int]) -> Iterator[Seen]:
 
 
 def _answer(when: str, call: Callable[..., Any], *given: Any, **settings: Any) -> Any:
-    """What a call returns; it must."""
+    """Returns the answer of a call, which must not raise."""
     try:
         return call(*given, **settings)
     except Exception as error:

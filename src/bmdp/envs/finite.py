@@ -200,7 +200,6 @@ class FiniteEnv(TaskEnv):
     def __init__(
         self, model: FiniteBMDP, start: int | ArrayLike = 0, render_mode: str | None = None
     ) -> None:
-        """Takes what `FiniteTask` takes."""
         super().__init__(FiniteTask(model, start), render_mode)
 
     def render(self) -> str | None:
@@ -229,5 +228,4 @@ class FiniteVectorEnv(TaskVectorEnv):
     """
 
     def __init__(self, model: FiniteBMDP, num_envs: int = 1, start: int | ArrayLike = 0) -> None:
-        """Takes what `FiniteTask` takes."""
         super().__init__(FiniteTask(model, start), num_envs)

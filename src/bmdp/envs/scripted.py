@@ -47,7 +47,6 @@ class ScriptedPolicy(OneStepPolicy):
     has_dial = False
 
     def __post_init__(self) -> None:
-        """Checks the name."""
         require_choice("rule", self.rule, RULES)
 
     @property

@@ -1,4 +1,4 @@
-"""What a task is: a simulation of many episodes at once, as functions of arrays.
+"""The protocol of a task: a simulation of many episodes at once, as functions of arrays.
 
 A task has no memory and draws no random numbers by itself. It is given the states of `N` episodes,
 their actions, and uniform numbers, and returns what follows. One environment is a batch of one, and
@@ -25,7 +25,7 @@ State = Any
 
 
 class Outcome(NamedTuple):
-    """What one step of `N` episodes led to."""
+    """The result of one step of `N` episodes."""
 
     state: State
     rewards: FloatArray  # [N]
@@ -38,11 +38,11 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """What its random streams are called."""
+        """Name of its random streams."""
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """What each action is called, `[A]`."""
+        """Names of the actions, `[A]`."""
 
     @property
     def observation_space(self) -> spaces.Space[Any]:

@@ -30,7 +30,7 @@ from bmdp.storage import storable
 
 
 class Plan(NamedTuple):
-    """What can be done at a state: the vertices of its frontier, and what each one means."""
+    """The vertices of a state's frontier, each with its action and the budgets it hands on."""
 
     frontier: Frontier
     action: IntArray  # [V]

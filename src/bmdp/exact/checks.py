@@ -1,4 +1,4 @@
-"""What makes arrays a finite model: checked once, when a `FiniteBMDP` is made."""
+"""Checks that arrays are a finite model, made once for each `FiniteBMDP`."""
 
 from __future__ import annotations
 

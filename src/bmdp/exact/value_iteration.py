@@ -24,7 +24,7 @@ from bmdp.policies.hull import HullPolicy, TabularQ
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What budgeted value iteration found, and how it went.
+    """The Q-function of budgeted value iteration, its residuals, and whether it converged.
 
     Paper: Q* of Algorithm 1.
 

@@ -31,7 +31,7 @@ _TINY = np.finfo(np.float64).tiny  # products below this may have lost digits
 
 
 class BudgetStatus(IntEnum):
-    """How a budget lies to a frontier.
+    """Where a budget lies on a frontier: below it, on it, or beyond its top.
 
     >>> frontier = upper_frontier(costs=[0.2, 1.0], rewards=[0.0, 10.0])
     >>> [hull_mixture(frontier, beta).status.name for beta in (0.1, 0.6, 1.0)]
@@ -84,7 +84,6 @@ class Frontier:
             object.__setattr__(self, "index", read_only(index))
 
     def __len__(self) -> int:
-        """Number of vertices."""
         return len(self.costs)
 
     @overload

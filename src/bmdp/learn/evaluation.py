@@ -53,7 +53,7 @@ _MOST_STEPS = 50  # of an episode that is evaluated backwards although it was le
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a policy is expected to earn and pay at each of `M` budgets, from the first states.
+    """Expected reward and cost of a policy at each of `M` budgets, from the first states.
 
     >>> log = {"n_episodes": 20, "n_transitions": 90}
     >>> found = Prediction([0.0, 1.0], reward=[0.0, 10.0], cost=[0.1, 0.9], **log)
@@ -142,7 +142,7 @@ def fitted_evaluation(  # noqa: PLR0913
 
 
 class Terms(NamedTuple):
-    """How a policy is evaluated."""
+    """Settings of a fitted evaluation."""
 
     model: Regressor
     heads: FloatArray  # [H], budgets of the grid, or numbers of prices
@@ -271,7 +271,7 @@ def split_episodes(batch: TransitionBatch, share: float, *, seed: int, number: i
 
 @dataclass(frozen=True)
 class PredictionRecord:
-    """What held-out episodes say of the policy of a round."""
+    """Expected reward and cost of a round's policy, by held-out episodes."""
 
     kind: ClassVar[str] = "prediction"
 

@@ -75,7 +75,6 @@ class Iterations:
     stop_loss: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         if self.n is not None:
             require_count("n", self.n, 1)
         require_from_0("settled", self.settled)
@@ -103,7 +102,6 @@ class Backward:
     last_step: Literal["own", "shared"] = "own"
 
     def __post_init__(self) -> None:
-        """Checks the setting."""
         require_choice("last_step", self.last_step, ("own", "shared"))
 
 
@@ -127,14 +125,14 @@ class Ensemble:
 
 
 class Heads(NamedTuple):
-    """What values are estimated on: budgets handed on, or numbers of prices."""
+    """The last axis of values: budgets handed on, or numbers of prices."""
 
     values: FloatArray  # [H], rising
     are_budgets: bool  # then they are in the unit of costs
 
 
 class Values(NamedTuple):
-    """What next states are worth."""
+    """Values of next states, and how many of their budgets were infeasible."""
 
     values: Tensor  # [n, L, 2], of (V_r, V_c), in scaled units
     n_infeasible: int = 0  # of n * L
@@ -165,7 +163,7 @@ class Worth(Protocol):
 
 
 class NextValues(Protocol):
-    """What the next state is worth: the one thing in which learners differ."""
+    """Values of the next state: the one thing in which learners differ."""
 
     def __call__(self, source: Source) -> Worth:
         """Returns how next states are valued by the models of a step."""
@@ -173,7 +171,7 @@ class NextValues(Protocol):
 
 @dataclass(frozen=True)
 class Record:
-    """How an iteration went."""
+    """Losses, values and seconds of an iteration."""
 
     kind: ClassVar[str] = "iteration"
 
@@ -432,7 +430,7 @@ class Fit:
     def worth(
         self, next_values: NextValues, source: int | None, rows: RowSet, labels: Tensor
     ) -> tuple[Values | None, tuple[float, float]]:
-        """What the next states of the rows that go on are worth, and seconds of its two parts."""
+        """Values of the next states of rows that go on, and seconds of its two parts."""
         if source is None:
             return None, (0.0, 0.0)
         states = self._next_states(rows, one_each=labels.ndim > 1)
@@ -493,13 +491,13 @@ class Fit:
         return torch.where(known.any(1, keepdim=True), known, taken)
 
     def acting(self, embedded: Tensor, step: int) -> Tensor:
-        """What the policy acts on at embedded states, `[1, n, 2, A, H]`."""
+        """Values that the policy acts on at embedded states, `[1, n, 2, A, H]`."""
         if self.ensemble.pooled and self.ensemble.n > 1:
             return self.q.read(embedded, step, slice(-1, None))
         return combined(self.q.read(embedded, step), self.ensemble.caution)[None]
 
     def at_states(self, step: int) -> Tensor:
-        """What the policy acts on at a sample of states, `[n, 2, A, H]`, unknown actions barred."""
+        """Values to act on at a sample of states, `[n, 2, A, H]`, unknown actions barred."""
         return barred(self.acting_at_sample(step), self.known(self._sample))
 
     def acting_at_sample(self, step: int) -> Tensor:
@@ -530,7 +528,7 @@ class Fit:
         return now, left, left <= self.schedule.settled
 
     def promised(self, next_values: NextValues, step: int) -> dict[str, Any]:
-        """What the policy promises at the first states on the first and on the last head."""
+        """Promises of the policy at the first states, on the first and on the last head."""
         values = self.acting(self.starts, step)
         known = self.known(self.starts)
         value = next_values(Source(step, self.batch.state[:0], values, known, self.units))

@@ -84,7 +84,6 @@ class BFTQConfig:
     costs_from_zero: bool | None = None
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         _check(self)
         require_count("n_budgets", self.n_budgets, 2)
         require_from_0("slope_cap", self.slope_cap)
@@ -129,7 +128,6 @@ class FTQConfig:
     caution: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         _check(self)
         _require_free_heads(self.model)
         if not 0 <= self.price < np.inf:
@@ -172,7 +170,6 @@ class LagrangianConfig:
     plays: Literal["carried", "mixture"] = "carried"
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         _check(self)
         _require_free_heads(self.model)
         prices = tuple(sorted(map(float, self.prices), reverse=True))

@@ -1,4 +1,4 @@
-"""What the next state is worth: the one thing in which learners differ.
+"""Values of the next state: the one thing in which learners differ.
 
 Each function returns a `NextValues`: given the models of a step, how the next states are valued.
 An ensemble of several models values by *cross-fitting*: the mean of the others chooses, each model
@@ -96,7 +96,7 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
 
 
 def cost_tolerance(values: Tensor) -> float:
-    """How close costs of values `[..., n, 2, A, H]` are that an infinite price takes for equal."""
+    """Difference of costs `[..., n, 2, A, H]` that an infinite price takes for none."""
     costs = values[..., 1, :, :]
     return TOLERANCE * float(costs.max() - costs.min())
 
@@ -146,7 +146,7 @@ def _checked(greedy: Greedy, caution: float) -> Worth:
 
 
 class Places(NamedTuple):
-    """What a policy does, as places among the values `[A * B]` of a state, with their weights."""
+    """Decisions of a policy, as places among the values `[A * B]` of a state, with weights."""
 
     place: IntArray  # [N, L, J], of the grid budget below the one handed on
     below: FloatArray  # [N, L, J], weight of that place

@@ -44,7 +44,6 @@ class ForestModel:
     leaf: int = 5
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         require_count("trees", self.trees, 1)
         require_count("leaf", self.leaf, 1)
 

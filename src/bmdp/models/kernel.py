@@ -77,7 +77,6 @@ class KernelModel:
     ridges: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         require_count("centres", self.centres, 1)
         for name in ("lengths", "ridges"):
             given = getattr(self, name)
@@ -363,7 +362,7 @@ def directions(gram: Tensor, centres: Tensor, length: float) -> Directions:
 def bumps(
     rows: Tensor, centres: Tensor, lengths: float | Tensor, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """How near rows `[n, D]` are to centres `[C, D]`: `[n, C]`, from 0 to 1.
+    """Kernel of rows `[n, D]` and centres `[C, D]`: `[n, C]`, from 0 (far) to 1 (equal).
 
     Lengths are one, or one for each centre, `[C]`.
 

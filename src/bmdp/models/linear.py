@@ -42,7 +42,6 @@ class LinearModel:
     ridge: float = 1e-6
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         require_choice("state_features", self.state_features, ("linear", "quadratic"))
         if not 0 <= self.ridge < float("inf"):
             raise ConfigError(f"ridge must be a number from 0 on; got {self.ridge}.")

@@ -39,7 +39,7 @@ _LOOKS = 50  # steps between two looks at the loss, on a GPU
 @storable
 @dataclass(frozen=True)
 class Regression:
-    """How networks are fitted to targets, by Adam.
+    """Settings of gradient descent by Adam.
 
     Args:
         steps: of gradient descent.
@@ -67,7 +67,6 @@ class Regression:
     keep_moments: bool = True
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         require_count("steps", self.steps, 1)
         for name in ("batch_size", "clip", "stop_loss"):
             value = getattr(self, name)
@@ -118,7 +117,6 @@ class EncoderNet:
     regression: Regression = field(default_factory=Regression)
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         require_choice("reading", self.reading, ("text", "code"))
         _set_units(self, "hidden", least=1 if self.reading == "text" else 2)
         _set_units(self, "encoder", least=1)
@@ -179,7 +177,6 @@ class FrontierNet:
     regression: Regression = field(default_factory=Regression)
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         _set_units(self, "hidden", least=1)
         require_choice("structure", self.structure, ("monotone", "free"))
         require_choice("inputs", self.inputs, ("scaled", "raw"))
@@ -397,7 +394,7 @@ class EncoderStack(QStack):
         self.is_literal, self.state_size = is_literal, state_size
 
     def _first_map(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What leads to the first activation: weights of states and of encoded budgets, biases.
+        """The first linear map: weights of states and of encoded budgets, biases.
 
         Budgets are encoded by themselves if every layer has an activation; if not, the encoder and
         the first two layers are one map.
@@ -465,7 +462,7 @@ class FrontierStack(QStack):
         self.register_buffer("knots", knots, persistent=False)
 
     def _outputs(self, states: Tensor) -> Tensor:
-        """What `_at_knots` makes values of: from `[E, n, D]` to `[E, n, 2, A, M]`."""
+        """Outputs of the network before `_at_knots`, from `[E, n, D]` to `[E, n, 2, A, M]`."""
         rows = states
         for layer in self.layers[:-1]:
             rows = torch.relu(layer(rows))
@@ -549,7 +546,7 @@ class LinearStack(nn.Module):
 
 
 class Samples(NamedTuple):
-    """What `E` networks are fitted to, `n` rows each; rows of weight 0 only fill up."""
+    """Inputs, targets and weights of `E` networks, `n` rows each; rows of weight 0 only fill up."""
 
     states: Tensor  # [E, n, D]
     actions: Tensor  # [E, n]
@@ -572,7 +569,7 @@ def losses(stack: QStack, samples: Samples) -> Tensor:
 
 
 def _shares(samples: Samples) -> Tensor:
-    """What each number of a row counts, `[E, n, 1, 1]`."""
+    """Weight of each number of a row in the loss, `[E, n, 1, 1]`."""
     n_labels = samples.targets.shape[2]
     total = n_labels * samples.weights.sum(dim=1, keepdim=True).clamp(min=1e-12)
     return (samples.weights / total)[..., None, None]

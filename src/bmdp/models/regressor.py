@@ -1,4 +1,4 @@
-"""What a learner asks of a regressor: to be fitted again and again, and for values.
+"""The protocol of regressors: fitted again and again, and asked for values.
 
 A *regressor* is settings, a frozen dataclass marked with `@register_regressor`. Its `empty(sizes)`
 makes a `QModel`: a torch module that holds an ensemble of E models for S steps of an episode, and
@@ -79,7 +79,7 @@ class RowSet(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """How a regression went, mean over models: squared error of Q_r plus that of Q_c.
+    """Loss of a regression, mean over models: squared error of Q_r plus that of Q_c.
 
     >>> Loss(0.5)  # of a regression that is solved at once
     Loss(last=0.5, first=None, n_steps=1)
@@ -205,7 +205,7 @@ class QModel(nn.Module):
         return found
 
     def step_tensors(self, step: int) -> dict[str, Tensor]:
-        """What was fitted at one step, and what the next regression goes on from."""
+        """Tensors fitted at one step, and those from which the next regression goes on."""
         return {n: t[:, step] for n, t in self.state_dict().items() if self._has_steps(n)}
 
     def set_step(self, step: int, tensors: dict[str, Tensor]) -> None:
@@ -377,7 +377,7 @@ class Averager(QModel):
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How numbers are brought to mean 0 and deviation 1: `value = scaled * scale + centre`."""
+    """Scaling of numbers to mean 0 and deviation 1: `value = scaled * scale + centre`."""
 
     centre: FloatArray  # [D]
     scale: FloatArray  # [D]
@@ -401,7 +401,6 @@ class Bounded(QModel):
     constant = frozenset()
 
     def __init__(self, inner: QModel) -> None:
-        """Bounds another model."""
         super().__init__(inner.settings, inner.sizes)
         self.inner = inner
         shape = (inner.sizes.n_steps, 2, inner.sizes.n_actions, len(inner.sizes.heads))
@@ -513,7 +512,7 @@ def placed(value: Any, device: str) -> Any:
 
 
 def combined(values: Tensor, caution: float) -> Tensor:
-    """What an ensemble `[E, n, 2, A, H]` says together, `[n, 2, A, H]`.
+    """Mean of an ensemble `[E, n, 2, A, H]`, less a caution in deviations: `[n, 2, A, H]`.
 
     It is the mean; with caution, rewards less and costs more by so many deviations over the
     ensemble. Below 0, what is unknown looks good.

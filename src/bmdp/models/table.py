@@ -48,7 +48,6 @@ class TableQ(Averager):
     table: Tensor  # [E, steps, S + 1, 2, A, H]
 
     def __init__(self, settings: TableModel, sizes: Sizes) -> None:
-        """Makes tables of 0."""
         super().__init__(settings, sizes)
         for name in ("least", "most"):
             self.register_buffer(name, torch.zeros(sizes.n_numbers, dtype=torch.float64))

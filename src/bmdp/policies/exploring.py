@@ -63,7 +63,6 @@ class ExploringPolicy(Policy):
     why_no_one_step_form = "explores less from episode to episode"
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         if not self.decay >= 0 or not 0 <= self.floor <= 1 or self.hold < 1:
             raise ConfigError(
                 "decay must be from 0 on, floor from 0 to 1 and hold from 1 on; "

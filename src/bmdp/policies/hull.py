@@ -34,7 +34,7 @@ from bmdp.storage import storable
 
 
 class Points(NamedTuple):
-    """What augmented actions promise at `N` states, and where their frontier begins.
+    """Costs and rewards of augmented actions at `N` states, and where their frontier begins.
 
     Arrays of numpy or tensors of torch alike.
     """
@@ -54,7 +54,7 @@ class Points(NamedTuple):
 @storable
 @dataclass(frozen=True, eq=False)
 class HullRule:
-    """How Q-values become points, at each of `S` steps.
+    """The rule by which Q-values become points, at each of `S` steps.
 
     The frontier begins at the point of the most `reward - slope * cost` among those that cost at
     most `slack` more than the cheapest: saving cost is worth `slope` a unit, and no more, and costs

@@ -41,7 +41,7 @@ StatusT = TypeVar("StatusT")
 
 
 class Decision(NamedTuple, Generic[ActionT, BudgetT, StatusT]):
-    """What to do now, the budget to hold next, and how the budget lay to the frontier.
+    """An action, the budget to hold next, and where the budget lay on the frontier.
 
     One of each from `act`, arrays `[N]` from `decide`.
 
@@ -64,7 +64,7 @@ Decisions: TypeAlias = Decision[IntArray, FloatArray, IntArray]
 
 
 class Options(NamedTuple):
-    """What a policy may do at `N` states with their budgets, `J` things at each.
+    """Actions that a policy mixes at `N` states and budgets, `J` at each, with probabilities.
 
     `[N, L, J]` where each state is asked at `L` budgets.
     """
@@ -183,7 +183,7 @@ RangedT = TypeVar("RangedT", bound=Ranged)
 
 
 class EpisodeTracker(ABC, Generic[RangedT]):
-    """What all trackers share: budgets, streams, which episodes ended, and whose turn it is."""
+    """Base of trackers: budgets, streams, which episodes ended, and whose turn it is."""
 
     def __init__(self, policy: RangedT, budgets: ArrayLike, streams: EpisodeStreams) -> None:
         """Starts one episode for each stream."""
@@ -268,7 +268,7 @@ class BudgetedPolicy(Protocol):
 
 
 class Policy(ABC):
-    """What all policies of this library share. By itself, a policy with the episode form only.
+    """Base of all policies of this library; by itself, a policy with the episode form only.
 
     >>> from bmdp.policies import Portfolio, RandomBudgetedPolicy
     >>> some = RandomBudgetedPolicy(2, 0.0, 1.0)
@@ -338,7 +338,7 @@ class OneStepPolicy(Policy):
     @property
     @abstractmethod
     def n_draws(self) -> int:
-        """How many uniform numbers a decision takes."""
+        """Uniform random numbers that a decision takes."""
 
     @abstractmethod
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:

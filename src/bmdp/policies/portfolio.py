@@ -243,7 +243,7 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
 @storable
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What was measured of `K` members, and the promise that follows.
+    """Measured costs and rewards of `K` members, and the promise that follows.
 
     The promise: with probability `confidence` over the episodes that were played to measure, the
     expected discounted cost of an episode played at any budget from `smallest_budget` on is at most

@@ -43,7 +43,7 @@ from bmdp.storage import storable
 
 
 class PricedPoints(NamedTuple):
-    """What the greedy policies of `M` prices do at states, and are thought to cost and earn."""
+    """Actions of the greedy policies of `M` prices at states, with expected costs and rewards."""
 
     actions: IntArray  # [N, M]
     costs: FloatArray  # [N, M]
@@ -195,7 +195,6 @@ class MultiplierPolicy(Policy):
     why_no_one_step_form = "carries a price that it chose at the start"
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         if not isinstance(self.dial, PriceDial):
             raise ConfigError("MultiplierPolicy.dial must be a PriceDial.")
         require_rising("low and high", (self.low, self.high))

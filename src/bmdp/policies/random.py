@@ -66,7 +66,6 @@ class RandomBudgetedPolicy(OneStepPolicy):
     spend: Literal["all", "at_most"] = "all"  # whether the mean next budget is the one held
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         require_count("n_actions", self.n_actions, 1)
         require_rising("low and high", (self.low, self.high))
         require_choice("spend", self.spend, SPENDS)

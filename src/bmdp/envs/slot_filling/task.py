@@ -99,7 +99,6 @@ class SlotFilling:
     n_draws = 2
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         for count, most in (("slots", 8), ("horizon", 10_000)):
             require_count(count, getattr(self, count), 1, most)
         for chance in ("error_rate", "hang_up"):
@@ -119,7 +118,7 @@ class SlotFilling:
 
     @property
     def speech(self) -> Speech:
-        """How users and the recogniser behave."""
+        """Probabilities and scores of users and of the speech recogniser."""
         return Speech(self.error_rate, self.mean_wrong, self.mean_right, self.std, self.hang_up)
 
     @property

@@ -17,7 +17,7 @@ NOTHING, INFORM, HANG_UP, DENY = -1, 0, 1, 2  # places of user acts; nothing bef
 
 
 class Known(NamedTuple):
-    """What a turn changes."""
+    """The part of a state that a turn changes."""
 
     right: BoolArray  # [N, slots], hidden
     score: FloatArray  # [N, slots], 0 if never asked
@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
 
 class Speech(NamedTuple):
-    """How users and the recogniser behave."""
+    """Probabilities and scores of users and of the speech recogniser."""
 
     error_rate: float
     mean_wrong: float

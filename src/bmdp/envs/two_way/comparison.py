@@ -42,7 +42,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared, and how far apart the two were.
+    """Two simulators side by side: sizes of the comparison and largest differences.
 
     >>> found = compare(np.zeros((1, 15), int))  # to the oncoming lane, and on
     >>> found.n_situations, max(found.largest.values()) < TOLERANCE

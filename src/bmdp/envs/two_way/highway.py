@@ -55,7 +55,6 @@ class HighwayRoads:
     """
 
     def __init__(self, target_speeds: Sequence[float], aware: bool) -> None:
-        """Makes a road."""
         self._env = highway_road(target_speeds, aware)
         module, name = self._env.config["other_vehicles_type"].rsplit(".", 1)
         self._driver: Any = getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""What the ego car sees of a road: positions and speeds, or times to collision; compiled."""
+"""Observations of the ego car: positions and speeds, or times to collision; compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How cars move on the two-way road: control, car following, collisions; compiled, road by road.
+"""Motion on the two-way road: control, car following, collisions; compiled, road by road.
 
 The rules are those of highway-env 1.12.1, to the last digits: `docs/driving.md` lists them with
 their constants and units. x points along the road, y to the right, headings are in radian from x

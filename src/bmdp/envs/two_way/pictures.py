@@ -145,7 +145,7 @@ def film(states: Sequence[RoadState], row: int = 0, *, seconds_per_frame: float 
 
 
 def _road(left: float, right: float) -> list[_Box]:
-    """What of the road can be seen from one place along it to another."""
+    """The stretch of road from one place to another."""
     middle, borders = ROAD_LENGTH / 2, (-LANE_WIDTH / 2, 1.5 * LANE_WIDTH)
     boxes = [_Box(middle, LANE_WIDTH / 2, ROAD_LENGTH, 2 * LANE_WIDTH, ASPHALT)]
     boxes += [_Box(middle, y, ROAD_LENGTH, _LINE, PAINT) for y in borders]

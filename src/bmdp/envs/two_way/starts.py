@@ -1,4 +1,4 @@
-"""How episodes of the two-way road begin: where the others are, and how fast they drive."""
+"""First states of the two-way road: places and speeds of the other cars."""
 
 from __future__ import annotations
 

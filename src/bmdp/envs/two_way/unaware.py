@@ -18,7 +18,6 @@ class UnawareVehicle(IDMVehicle):  # type: ignore[misc]
     """A car of highway-env whose driver does not see who comes towards it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """As any other car."""
         super().__init__(*args, **kwargs)
         self.on_state_update()
 
