@@ -132,7 +132,7 @@ def measure(case: Case, method: str, size: Size, logs: Iterable[TransitionBatch]
 def with_probability(batch: TransitionBatch, probability: FloatArray) -> TransitionBatch:
     """A log that says with which probabilities it acted."""
     columns = batch.to_arrays() | {"probability": probability}
-    return TransitionBatch(**columns, n_actions=batch.n_actions)
+    return TransitionBatch.from_arrays(columns, n_actions=batch.n_actions)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ row can be the last of its episode are kept apart, because learning treats them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +20,29 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray, read_only
 from bmdp.checks import require_count
 from bmdp.data import episodes
-from bmdp.data.checks import FIELDS, REQUIRED, action_count, checked_columns, positions
+from bmdp.data.checks import (
+    FIELDS,
+    REQUIRED,
+    action_count,
+    checked_columns,
+    checked_names,
+    positions,
+)
 from bmdp.data.columns import Columns, Discretise, Table, fields_of
-from bmdp.data.frames import frame_of, frame_table
-from bmdp.data.hdf5 import hdf5_table, write_hdf5
-from bmdp.data.joining import joined
+from bmdp.data.formats import (
+    AnyPath,
+    Extent,
+    as_path,
+    frame_table,
+    hdf5_table,
+    npz_table,
+    parquet_table,
+    to_frame,
+    write_hdf5,
+    write_npz,
+    write_parquet,
+)
 from bmdp.data.minari import read_minari, write_minari
-from bmdp.data.npz import npz_table, write_npz
-from bmdp.data.parquet import parquet_table, write_parquet
-from bmdp.data.stores import AnyPath
 from bmdp.data.summary import BatchSummary, summarised
 from bmdp.errors import ConfigError, DataError
 
@@ -51,6 +66,7 @@ class TransitionBatch:
         next_budget: `[N]`, handed on.
         probability: `[N]`, of the action under the policy that was logged, above 0.
         n_actions: by default one more than the largest action.
+        state_names: of the numbers of a state, `[D]`, for people.
 
     Raises:
         DataError: naming the column, how many of its rows are bad, and which is the first.
@@ -84,6 +100,7 @@ class TransitionBatch:
     next_budget: FloatArray | None  # [N]
     probability: FloatArray | None  # [N]
     n_actions: int
+    state_names: tuple[str, ...] | None  # [D]
 
     def __init__(  # noqa: PLR0913
         self,
@@ -101,6 +118,7 @@ class TransitionBatch:
         next_budget: ArrayLike | None = None,
         probability: ArrayLike | None = None,
         n_actions: int | None = None,
+        state_names: Sequence[str] | None = None,
     ) -> None:
         """Checks the columns, and makes them read-only."""
         given = {
@@ -109,22 +127,28 @@ class TransitionBatch:
             **{"next_budget": next_budget, "probability": probability},
         }
         columns = {name: read_only(values) for name, values in checked_columns(given).items()}
-        self._set(columns, action_count(columns["action"], n_actions))
+        names = checked_names(state_names, columns["state"].shape[1])
+        self._set(columns, Extent(action_count(columns["action"], n_actions), names))
 
-    def _set(self, columns: Mapping[str, NDArray[Any]], n_actions: int) -> None:
+    def _set(self, columns: Mapping[str, NDArray[Any]], extent: Extent) -> None:
         """Takes columns that nobody else holds."""
         for name in FIELDS:
             if name in columns:
                 columns[name].setflags(write=False)
             object.__setattr__(self, name, columns.get(name))
-        object.__setattr__(self, "n_actions", n_actions)
+        object.__setattr__(self, "n_actions", extent.n_actions)
+        object.__setattr__(self, "state_names", extent.state_names)
 
     @classmethod
-    def _of(cls, columns: Mapping[str, NDArray[Any]], n_actions: int) -> TransitionBatch:
+    def _of(cls, columns: Mapping[str, NDArray[Any]], extent: Extent) -> TransitionBatch:
         """Returns a batch of columns that are known to be right."""
         batch = object.__new__(cls)
-        batch._set(columns, n_actions)
+        batch._set(columns, extent)
         return batch
+
+    @property
+    def _extent(self) -> Extent:
+        return Extent(self.n_actions, self.state_names)
 
     def __len__(self) -> int:
         return len(self.state)
@@ -148,7 +172,7 @@ class TransitionBatch:
         """
         chosen = positions(rows, len(self))
         columns = {name: values[chosen] for name, values in self.to_arrays().items()}
-        return self._of(columns, self.n_actions)
+        return self._of(columns, self._extent)
 
     @classmethod
     def concatenate(cls, batches: Iterable[TransitionBatch]) -> TransitionBatch:
@@ -168,8 +192,10 @@ class TransitionBatch:
                 raise DataError(
                     f"batches must be of TransitionBatch; got {type(batch).__name__} at [{i}]."
                 )
-        columns = joined([batch.to_arrays() for batch in held])
-        return cls._of(columns, max(batch.n_actions for batch in held))
+        columns = episodes.joined([batch.to_arrays() for batch in held])
+        names = {batch.state_names for batch in held}
+        shared = names.pop() if len(names) == 1 else None
+        return cls._of(columns, Extent(max(batch.n_actions for batch in held), shared))
 
     def folds(self, n_folds: int, rng: np.random.Generator) -> IntArray:
         """Returns the fold of each row, `[N]`, drawn at random.
@@ -226,7 +252,11 @@ class TransitionBatch:
             raise DataError(f"arrays must be columns by name; got {type(arrays).__name__}.")
         held = {name: values for name, values in arrays.items() if values is not None}
         table = Table(
-            "arrays", tuple(held), lambda chosen: [held[name] for name in chosen], n_actions, True
+            "arrays",
+            tuple(held),
+            lambda chosen: [held[name] for name in chosen],
+            n_actions,
+            is_complete=True,
         )
         return cls._from_table(table, Columns.from_names(names))
 
@@ -239,7 +269,7 @@ class TransitionBatch:
 
     def to_pandas(self) -> Any:
         """Returns a data frame, with states in columns `state_0, state_1, ...`."""
-        return frame_of(self.to_arrays(), self.n_actions)
+        return to_frame(self.to_arrays(), self._extent)
 
     @classmethod
     def from_parquet(
@@ -260,7 +290,7 @@ class TransitionBatch:
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Writes a Parquet file, with states as lists."""
-        write_parquet(self.to_arrays(), self.n_actions, path, overwrite=overwrite)
+        write_parquet(self.to_arrays(), self._extent, path, overwrite=overwrite)
 
     @classmethod
     def from_hdf5(
@@ -271,7 +301,7 @@ class TransitionBatch:
 
     def to_hdf5(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Writes an HDF5 file of flat arrays under the names of DSRL."""
-        write_hdf5(self.to_arrays(), self.n_actions, path, overwrite=overwrite)
+        write_hdf5(self.to_arrays(), self._extent, path, overwrite=overwrite)
 
     @classmethod
     def from_npz(
@@ -282,7 +312,7 @@ class TransitionBatch:
 
     def to_npz(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Writes an npz file, with arrays under the names of the fields."""
-        write_npz(self.to_arrays(), self.n_actions, path, overwrite=overwrite)
+        write_npz(self.to_arrays(), self._extent, path, overwrite=overwrite)
 
     @classmethod
     def from_minari(cls, dataset: Any, *, discretise: Discretise | None = None) -> TransitionBatch:
@@ -309,3 +339,67 @@ class TransitionBatch:
         cls, table: Table, columns: Columns | None = None, discretise: Discretise | None = None
     ) -> TransitionBatch:
         return cls(**fields_of(table, columns, discretise), n_actions=table.n_actions)
+
+
+_READERS = {
+    ".parquet": TransitionBatch.from_parquet,
+    ".h5": TransitionBatch.from_hdf5,
+    ".hdf5": TransitionBatch.from_hdf5,
+    ".npz": TransitionBatch.from_npz,
+}
+
+
+def load_batch(
+    path: AnyPath, columns: Columns | None = None, discretise: Discretise | None = None
+) -> TransitionBatch:
+    """Returns the transitions of a file: Parquet, HDF5 or npz, going by its suffix.
+
+    Args:
+        path: of the file.
+        columns: what its columns are called, where that is not to be guessed.
+        discretise: gives actions `[N, K]` whole numbers `[N]`, if they are none yet.
+
+    Raises:
+        StoreError: if there is no such file, or it is not what its suffix says.
+        DataError: if the suffix is unknown, or the file does not hold transitions.
+
+    >>> import tempfile
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     log.to_npz(f"{place}/log.npz")
+    ...     load_batch(f"{place}/log.npz").cost.tolist()
+    [0.0, 1.0]
+    """
+    suffix = as_path(path).suffix.lower()
+    if suffix not in _READERS:
+        known = ", ".join(_READERS)
+        raise DataError(f"path must end in one of {known}; got {str(path)!r}.")
+    return _READERS[suffix](path, columns=columns, discretise=discretise)
+
+
+def load_batches(
+    paths: Iterable[AnyPath], columns: Columns | None = None, discretise: Discretise | None = None
+) -> TransitionBatch:
+    """Returns the transitions of several files, one after the other, as `load_batch` reads them.
+
+    Columns that are not in all files are dropped, and episodes of different files stay different.
+
+    Args:
+        paths: of the files.
+        columns: as for `load_batch`.
+        discretise: as for `load_batch`.
+
+    Raises:
+        StoreError: if there is no such file, or it is not what its suffix says.
+        DataError: if a suffix is unknown, or a file does not hold transitions of the same size.
+
+    >>> import tempfile
+    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True], episode=[0, 1])
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     log.to_npz(f"{place}/log.npz")
+    ...     load_batches([f"{place}/log.npz"] * 2).episode.tolist()
+    [0, 1, 2, 3]
+    """
+    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
+        raise DataError(f"paths must be a list of files; got {paths!r}.")
+    return TransitionBatch.concatenate(load_batch(path, columns, discretise) for path in paths)

@@ -141,6 +141,21 @@ def action_count(actions: IntArray, n_actions: Any) -> int:
     return int(n_actions)
 
 
+def checked_names(names: Any, size: int) -> tuple[str, ...] | None:
+    """Returns names of the numbers of a state, `[D]`, each once.
+
+    Raises:
+        DataError: if they are none, or not as many as numbers.
+    """
+    if names is None:
+        return None
+    given = () if isinstance(names, str) else tuple(names)
+    is_right = all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
+    if not is_right or len(given) != size:
+        raise DataError(f"state_names must be {size} different words, one a number; got {names!r}.")
+    return given
+
+
 def positions(rows: ArrayLike, n_rows: int) -> IntArray:
     """Returns the positions of rows that are chosen by position or mask.
 

@@ -91,6 +91,7 @@ class Table:
     names: tuple[str, ...]
     load: Callable[[Sequence[str]], list[NDArray[Any]]]
     n_actions: Any = None  # as found: the batch checks it
+    state_names: tuple[str, ...] | None = None  # of the numbers of a state, if they are known
     is_complete: bool = False  # what it does not say is not to be inferred
 
 
@@ -122,9 +123,11 @@ def fields_of(
         found["action"] = _discretised(checks.any_array("action", found["action"]), discretise)
     if "episode" in found:
         found["episode"] = _numbered_names(checks.any_array("episode", found["episode"]))
-    if table.is_complete:
-        return found
-    return _completed(found)
+    if not table.is_complete:
+        found = _completed(found)
+    return found | {
+        "state_names": table.state_names or _state_names(where["state"], found["state"])
+    }
 
 
 def _discretised(actions: NDArray[Any], discretise: Discretise) -> ArrayLike:
@@ -214,6 +217,14 @@ def _numbered(prefix: str, names: Sequence[str], starts: tuple[int, ...]) -> tup
         listed = ", ".join(name for _, name in found)
         raise DataError(f"columns of {prefix!r} must be numbered without gaps; got {listed}.")
     return tuple(name for _, name in found)
+
+
+def _state_names(names: tuple[str, ...], state: Any) -> tuple[str, ...] | None:
+    """Names of the numbers of a state, where its columns say more than a number."""
+    if len(names) == 1 and checks.any_array("state", state).ndim > 1:  # a column of lists
+        return None
+    pattern = re.compile(rf"({'|'.join(_COMMON['state'])})_?\d*")
+    return None if all(map(pattern.fullmatch, names)) else names
 
 
 def _loaded(field: str, table: Table, names: tuple[str, ...]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bmdp.arrays import IntArray
 from bmdp.data.columns import Discretise
 from bmdp.data.episodes import in_order, numbered_by_ends
-from bmdp.data.stores import extra
+from bmdp.data.formats import extra
 from bmdp.envs.adapters import why_not_discrete
 from bmdp.errors import DataError, MissingDependency, StoreError
 

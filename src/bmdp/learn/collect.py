@@ -93,7 +93,7 @@ def collect(
         slots.close()
     in_order = [found[i] for i in range(len(parts))]
     joined = {name: np.concatenate([part[name] for part in in_order]) for name in in_order[0]}
-    return TransitionBatch(**joined, n_actions=int(slots.action_space.n))
+    return TransitionBatch.from_arrays(joined, n_actions=int(slots.action_space.n))
 
 
 def _player(policy: BudgetedPolicy, setting: tuple[EnvSpec, int]) -> Callable[[Part], Columns]:

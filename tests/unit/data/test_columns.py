@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bmdp import DataError, StoreError
-from bmdp.data import Columns, TransitionBatch
+from bmdp.data import Columns, TransitionBatch, load_batch
 from logs import assert_same, columns, corridor_log, full, optional_columns, small
 
 
@@ -325,3 +325,30 @@ def test_what_others_note_in_a_data_frame_is_not_looked_at():
     frame = table()
     frame.attrs["bmdp"] = 3
     assert_same(READ(frame), full(n_actions=3))
+
+
+def test_numbers_of_a_state_keep_the_names_of_their_columns(tmp_path):
+    log = {"speed": [1.0, 2.0], "gap": [3.0, 4.0], "a": [0, 1], "r": [0, 0], "c": [0, 0]}
+    log |= {"terminal": [True, True], "next_state": [[0.0, 0.0]] * 2}
+    batch = TransitionBatch.from_arrays(log, state=("speed", "gap"))
+    assert batch.state_names == ("speed", "gap")
+    assert batch.take([0]).state_names == ("speed", "gap")
+    assert TransitionBatch.concatenate([batch, batch]).state_names == ("speed", "gap")
+    for kind in ("npz", "parquet", "hdf5"):
+        path = tmp_path / f"log.{kind}"
+        getattr(batch, f"to_{kind}")(path)
+        assert load_batch(path).state_names == ("speed", "gap")
+    assert TransitionBatch.from_pandas(batch.to_pandas()).state_names == ("speed", "gap")
+
+
+def test_numbered_columns_and_lists_have_no_names():
+    rest = {"a": [0], "r": [0], "c": [0], "terminal": [True], "next_state": [[0.0, 0.0]]}
+    for state in ({"state_0": [1.0], "state_1": [2.0]}, {"signal": [[1.0, 2.0]]}):
+        names = {} if "signal" not in state else {"state": "signal"}
+        assert TransitionBatch.from_arrays(state | rest, **names).state_names is None
+
+
+@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", 1)])
+def test_names_of_states_are_as_many_words_as_numbers(names):
+    with pytest.raises(DataError, match="state_names must be 2 different words"):
+        TransitionBatch([[0, 0]], [0], [0], [0], [[0, 0]], [True], state_names=names)

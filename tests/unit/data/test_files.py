@@ -139,7 +139,7 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path, monkeypatch):
         file.write(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr("bmdp.data.npz.np.savez_compressed", full_disk)
+    monkeypatch.setattr("bmdp.data.formats.np.savez_compressed", full_disk)
     with pytest.raises(StoreError, match="cannot be written: disk full"):
         small().to_npz(tmp_path / "log.npz")
     assert list(tmp_path.iterdir()) == []
@@ -472,9 +472,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_newer_format_asks_for_an_upgrade(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"log{suffix}"
-    module = {".parquet": "parquet", ".hdf5": "hdf5", ".npz": "npz"}[suffix]
     with monkeypatch.context() as newer:
-        newer.setattr(f"bmdp.data.{module}.FORMAT", "bmdp.TransitionBatch/2")
+        newer.setattr("bmdp.data.formats.FORMAT", "bmdp.TransitionBatch/2")
         write(small(), path)
     with pytest.raises(StoreError, match=r"has format bmdp.TransitionBatch/2, not .*: upgrade"):
         load_batch(path)
