@@ -221,7 +221,7 @@ def _numbered(prefix: str, names: Sequence[str], starts: tuple[int, ...]) -> tup
 
 def _state_names(names: tuple[str, ...], state: Any) -> tuple[str, ...] | None:
     """Names of the numbers of a state, where its columns say more than a number."""
-    if len(names) == 1 and checks.any_array("state", state).ndim > 1:  # a column of lists
+    if len(names) == 1 and getattr(state, "ndim", 0) != 1:  # a column of lists
         return None
     pattern = re.compile(rf"({'|'.join(_COMMON['state'])})_?\d*")
     return None if all(map(pattern.fullmatch, names)) else names
