@@ -28,7 +28,7 @@ from bmdp.data.checks import (
     checked_names,
     positions,
 )
-from bmdp.data.columns import Columns, Discretise, Table, fields_of
+from bmdp.data.columns import Columns, Discretise, LogTable, fields_of
 from bmdp.data.formats import (
     AnyPath,
     Extent,
@@ -251,7 +251,7 @@ class TransitionBatch:
         if not isinstance(arrays, Mapping) or not all(isinstance(name, str) for name in arrays):
             raise DataError(f"arrays must be columns by name; got {type(arrays).__name__}.")
         held = {name: values for name, values in arrays.items() if values is not None}
-        table = Table(
+        table = LogTable(
             "arrays",
             tuple(held),
             lambda chosen: [held[name] for name in chosen],
@@ -336,7 +336,7 @@ class TransitionBatch:
 
     @classmethod
     def _from_table(
-        cls, table: Table, columns: Columns | None = None, discretise: Discretise | None = None
+        cls, table: LogTable, columns: Columns | None = None, discretise: Discretise | None = None
     ) -> TransitionBatch:
         return cls(**fields_of(table, columns, discretise), n_actions=table.n_actions)
 

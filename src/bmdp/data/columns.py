@@ -84,7 +84,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Table:
+class LogTable:
     """Named columns, loaded when they are asked for."""
 
     source: str  # as errors call it
@@ -96,7 +96,7 @@ class Table:
 
 
 def fields_of(
-    table: Table, columns: Columns | None = None, discretise: Discretise | None = None
+    table: LogTable, columns: Columns | None = None, discretise: Discretise | None = None
 ) -> dict[str, Any]:
     """Returns the fields of a batch that a table has.
 
@@ -164,7 +164,7 @@ def _completed(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _chosen(table: Table, columns: Columns) -> dict[str, tuple[str, ...]]:
+def _chosen(table: LogTable, columns: Columns) -> dict[str, tuple[str, ...]]:
     """Returns the columns of each field, those that were named first."""
     named = {f.name: getattr(columns, f.name) for f in fields(columns)}
     where = {f: _named(f, given, table) for f, given in named.items() if given is not None}
@@ -177,7 +177,7 @@ def _chosen(table: Table, columns: Columns) -> dict[str, tuple[str, ...]]:
     return where
 
 
-def _named(field: str, given: str | tuple[str, ...], table: Table) -> tuple[str, ...]:
+def _named(field: str, given: str | tuple[str, ...], table: LogTable) -> tuple[str, ...]:
     several = given if isinstance(given, tuple) else (given,)
     if not all(isinstance(name, str) for name in several):
         raise DataError(f"{field} must be named by a word, or a tuple of words; got {given!r}.")
@@ -227,7 +227,7 @@ def _state_names(names: tuple[str, ...], state: Any) -> tuple[str, ...] | None:
     return None if all(map(pattern.fullmatch, names)) else names
 
 
-def _loaded(field: str, table: Table, names: tuple[str, ...]) -> NDArray[Any]:
+def _loaded(field: str, table: LogTable, names: tuple[str, ...]) -> NDArray[Any]:
     arrays = table.load(names)
     if len(names) == 1:
         return arrays[0]

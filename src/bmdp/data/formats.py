@@ -1,6 +1,6 @@
 """Transitions in data frames and in files: Parquet, HDF5 and npz.
 
-A file is read as a `Table`: names of columns, and arrays that are loaded when they are asked for.
+A file is read as a `LogTable`: names of columns, and arrays that are loaded when they are asked for.
 Files that this library wrote carry a mark, the number of actions, and the names of the numbers of a
 state where these are known; they hold all that is known, under its own names.
 
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.data.checks import any_array, require_rows
-from bmdp.data.columns import Table
+from bmdp.data.columns import LogTable
 from bmdp.errors import DataError, MissingDependency, StoreError
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -88,7 +88,7 @@ def as_path(path: Any) -> Path:
     return Path(path)
 
 
-def frame_table(frame: Any) -> Table:
+def frame_table(frame: Any) -> LogTable:
     """Returns the columns of a data frame of pandas.
 
     Raises:
@@ -119,7 +119,7 @@ def to_frame(columns: Arrays, extent: Extent) -> Any:
     return frame
 
 
-def parquet_table(path: AnyPath) -> Table:
+def parquet_table(path: AnyPath) -> LogTable:
     """Returns the columns of a Parquet file: a row each, states as lists or as several columns.
 
     Raises:
@@ -161,7 +161,7 @@ def write_parquet(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: 
         parquet.write_table(table, aside, write_page_checksum=True)
 
 
-def hdf5_table(path: AnyPath) -> Table:
+def hdf5_table(path: AnyPath) -> LogTable:
     """Returns the arrays of an HDF5 file, without those in groups.
 
     Raises:
@@ -192,7 +192,7 @@ def write_hdf5(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: boo
             file.create_dataset(_DSRL.get(name, name), data=values)
 
 
-def npz_table(path: AnyPath) -> Table:
+def npz_table(path: AnyPath) -> LogTable:
     """Returns the arrays of an npz file. It may hold `n_actions` too.
 
     Raises:
@@ -224,11 +224,11 @@ def write_npz(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: bool
 
 def _table(
     source: str | Path, names: Sequence[str], load: Any, notes: Any, n_actions: Any = None
-) -> Table:
+) -> LogTable:
     """The columns of a source, and what this library wrote beside them, if it did."""
     known = notes if isinstance(notes, dict) and _is_own(notes.get("format"), source) else {}
     state_names = known.get("state_names")
-    return Table(
+    return LogTable(
         source=source.name if isinstance(source, Path) else source,
         names=tuple(names),
         load=load,
