@@ -1,8 +1,8 @@
 """Transitions in data frames and in files: Parquet, HDF5 and npz.
 
-A file is read as a `LogTable`: names of columns, and arrays that are loaded when they are asked for.
-Files that this library wrote carry a mark, the number of actions, and the names of the numbers of a
-state where these are known; they hold all that is known, under its own names.
+A file is read as a `LogTable`: names of columns, and arrays that are loaded when asked for. Files
+that this library wrote carry a mark, the number of actions, and the names of the numbers of a state
+where these are known; they hold all that is known, under its own names.
 
 HDF5 files are flat arrays under the names of DSRL, which knows no budgets, probabilities or episode
 numbers; where they are known they are added under the names of the fields.
