@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
 from bmdp.errors import MissingDependency, StoreError
+from bmdp.storage import written
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -70,23 +70,10 @@ def existing_file(path: AnyPath) -> Path:
     return source
 
 
-@contextmanager
-def written_whole(path: AnyPath, *, overwrite: bool) -> Iterator[Path]:
+def written_whole(path: AnyPath, *, overwrite: bool) -> AbstractContextManager[Path]:
     """Gives a path to write to, beside the file, which then takes its place.
 
     Raises:
         StoreError: if the file exists and may not be overwritten, or cannot be written.
     """
-    target = as_path(path)
-    if target.exists() and not overwrite:
-        raise StoreError(f"{target} exists already: choose another name, or pass overwrite=True.")
-    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield aside
-        aside.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
+    return written(as_path(path), overwrite=overwrite)
