@@ -10,7 +10,6 @@ from bmdp import storage
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.traces import started, task_of
 from bmdp.frontier import upper_frontier
-from bmdp.learn import runs
 from bmdp.learn.spec import plain
 from bmdp.policies import MultiplierPolicy
 from training import Killed
@@ -55,8 +54,7 @@ def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
         to_disk(path)
 
     with monkeypatch.context() as patch:
-        for module in (storage, runs):
-            patch.setattr(module, "to_disk", killing)
+        patch.setattr(storage, "to_disk", killing)
         with pytest.raises(Killed):
             experiment.parts[part](settings, work)
     experiment.parts[part](settings, work)

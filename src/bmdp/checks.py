@@ -1,4 +1,4 @@
-"""Checks of single settings, whatever they are settings of."""
+"""Checks of single settings, where they are made: in Python as well as from JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_count(name: str, value: Any, least: int, most: int | None = None) ->
     Traceback (most recent call last):
     bmdp.errors.ConfigError: workers must be a whole number from 1 on; got 0.
     """
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    is_whole = _is_number(value) and isinstance(value, int | np.integer)
     if not is_whole or value < least or (most is not None and value > most):
         rule = f"from {least} on" if most is None else f"from {least} to {most}"
         raise ConfigError(f"{name} must be a whole number {rule}; got {value!r}.")
@@ -78,11 +78,11 @@ def require_share(name: str, value: Any) -> None:
     Traceback (most recent call last):
     bmdp.errors.ConfigError: gamma must be from 0 to 1; got 1.5.
     """
-    if not 0 <= value <= 1:
-        raise ConfigError(f"{name} must be from 0 to 1; got {value}.")
+    if not (_is_number(value) and 0 <= value <= 1):
+        raise ConfigError(f"{name} must be from 0 to 1; got {_told(value)}.")
 
 
-def require_rising(name: str, ends: tuple[float, float]) -> None:
+def require_rising(name: str, ends: Any) -> None:
     """Checks that the two ends of a range are finite, and the second is above the first.
 
     Raises:
@@ -92,9 +92,12 @@ def require_rising(name: str, ends: tuple[float, float]) -> None:
     Traceback (most recent call last):
     bmdp.errors.ConfigError: budget_range must be two rising numbers; got 1.0 and 1.0.
     """
-    low, high = ends
-    if not -np.inf < low < high < np.inf:
-        raise ConfigError(f"{name} must be two rising numbers; got {low} and {high}.")
+    given = tuple(ends) if isinstance(ends, Iterable) else (ends,)
+    if not (
+        len(given) == 2 and all(map(_is_number, given)) and -np.inf < given[0] < given[1] < np.inf
+    ):
+        told = " and ".join(map(_told, given))
+        raise ConfigError(f"{name} must be two rising numbers; got {told}.")
 
 
 def require_from_0(name: str, value: Any) -> None:
@@ -107,5 +110,13 @@ def require_from_0(name: str, value: Any) -> None:
     Traceback (most recent call last):
     bmdp.errors.ConfigError: slope_cap must be from 0 on; got -1.
     """
-    if not value >= 0:
-        raise ConfigError(f"{name} must be from 0 on; got {value}.")
+    if not (_is_number(value) and value >= 0):
+        raise ConfigError(f"{name} must be from 0 on; got {_told(value)}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _told(value: Any) -> str:
+    return str(value) if _is_number(value) else repr(value)

@@ -17,7 +17,6 @@ import os
 import shutil
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
@@ -31,17 +30,12 @@ from safetensors.numpy import load_file, save_file
 
 from bmdp.errors import BmdpError, StoreError
 
-try:
-    import fcntl
-except ImportError:  # pragma: no cover (Windows, where nothing keeps two processes apart)
-    fcntl = None  # type: ignore[assignment]
-
 T = TypeVar("T")
+AnyPath = str | os.PathLike[str]
 Header = dict[str, Any]
 
 FORMAT = 2
 SCHEMA, SPEC = 2, "spec.json"
-_PAUSE = 0.05  # seconds between two looks at a lock
 POLICY, WEIGHTS = "policy.json", "weights.safetensors"
 _ARRAY, _KIND, _MODULE = "array", "kind", "module"
 
@@ -65,22 +59,21 @@ def restores(kind: str) -> Callable[[T], T]:
     return mark
 
 
-def save_value(value: Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save_value(value: Any, folder: AnyPath, *, overwrite: bool = False) -> None:
     """Writes a value to a folder, whole or not at all.
 
     Raises:
         StoreError: if a part of it cannot be stored, or the folder exists and may not be
             overwritten, or cannot be written.
     """
-    target = Path(folder)
     arrays: dict[str, NDArray[Any]] = {}
     content = _plain(value, "", arrays)
-    if target.exists() and not overwrite:
-        raise StoreError(f"{target} exists already: choose another folder, or pass overwrite=True.")
-    replace_folder(target, lambda new: _write(new, content, arrays))
+    with written(folder, overwrite=overwrite) as new:
+        new.mkdir()
+        _write(new, content, arrays)
 
 
-def load_value(folder: str | os.PathLike[str]) -> Any:
+def load_value(folder: AnyPath) -> Any:
     """Returns the value that `save_value` wrote, after checking its checksum.
 
     Raises:
@@ -110,17 +103,17 @@ def load_value(folder: str | os.PathLike[str]) -> Any:
     return _made(header["content"], arrays)
 
 
-def kinds_of(folder: str | os.PathLike[str]) -> set[str]:
+def kinds_of(folder: AnyPath) -> set[str]:
     """Returns the kinds that a stored value is made of, which must be registered to load it."""
     return _named(folder, _KIND)
 
 
-def modules_of(folder: str | os.PathLike[str]) -> set[str]:
+def modules_of(folder: AnyPath) -> set[str]:
     """Returns the modules that register those kinds, but for the library's own."""
     return _named(folder, _MODULE)
 
 
-def _named(folder: str | os.PathLike[str], key: str) -> set[str]:
+def _named(folder: AnyPath, key: str) -> set[str]:
     """All words under a key in what describes a stored value."""
     found: set[str] = set()
 
@@ -143,43 +136,90 @@ def is_registered(kind: str) -> bool:
     return kind in _KINDS or kind in _RESTORERS
 
 
-def replace_folder(target: Path, write: Callable[[Path], Any]) -> None:
-    """Writes a folder and puts it in its place, where an earlier one may be.
+@contextmanager
+def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
+    """Gives a path to write a file or a folder to, which then takes its place, on the disk.
 
-    If it cannot be written or put there, the earlier one stays.
+    Nobody sees it before it is whole. If it cannot be written, what was there before stays.
 
     Args:
-        target: its place.
-        write: fills a folder that is new and empty.
+        path: its place.
+        overwrite: whether it may replace something; an empty folder is nothing.
 
     Raises:
-        StoreError: if it cannot be written.
+        StoreError: if there is something that it may not replace, or it cannot be written.
 
     >>> with tempfile.TemporaryDirectory() as place:
     ...     for text in ("first", "second"):
-    ...         replace_folder(Path(place, "notes"), lambda new: (new / text).touch())
-    ...     sorted(path.name for path in Path(place).rglob("*"))
-    ['notes', 'second']
+    ...         with written(Path(place, "notes")) as new:
+    ...             _ = new.write_text(text)
+    ...     [(file.name, file.read_text()) for file in Path(place).iterdir()]
+    [('notes', 'second')]
     """
+    target = Path(path)
+    if not overwrite and target.exists() and not _is_empty_folder(target):
+        raise StoreError(f"{target} exists already: choose another name, or pass overwrite=True.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            new, old = aside / "new", aside / "old"
-            new.mkdir()
-            write(new)
-            try:
-                if target.exists():
-                    os.rename(target, old)
-                os.rename(new, target)
-            except BaseException:  # an interrupt, too: `old` is deleted below
-                if old.exists() and not target.exists():
-                    os.rename(old, target)
-                raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            ".new", f".{target.name}.", target.parent, ignore_cleanup_errors=True
+        ) as aside:
+            new = Path(aside, "new")
+            yield new
+            for part in (*new.rglob("*"), new):
+                to_disk(part)
+            _put(new, target, overwrite)
+            to_disk(target.parent)
+    except StoreError:
+        raise
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}.") from error
+
+
+def _put(new: Path, target: Path, overwrite: bool) -> None:
+    """Moves what is new to its place. A file replaces no folder."""
+    if not new.is_dir() or not target.exists():
+        os.replace(new, target)
+        return
+    old = new.with_name("old")
+    try:
+        if overwrite:
+            os.rename(target, old)
+        else:
+            target.rmdir()  # which is empty
+        os.rename(new, target)
+    except BaseException:  # an interrupt, too
+        if old.exists() and not target.exists():
+            os.rename(old, target)
+        raise
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
+def replace_folder(target: Path, write: Callable[[Path], Any]) -> None:
+    """Fills a new folder by a function, and puts it in its place, where an earlier one may be."""
+    with written(target) as new:
+        new.mkdir()
+        write(new)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all."""
+    with written(path) as new:
+        new.write_text(text)
+
+
+def to_disk(path: Path) -> None:
+    """Waits until a file or folder is on the disk."""
+    if os.name == "nt" and path.is_dir():  # which Windows cannot wait for
+        return
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _plain(value: Any, place: str, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -278,51 +318,28 @@ def arrays_hash(arrays: dict[str, NDArray[Any]], mark: str = "") -> str:
     return found.hexdigest()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file, whole or not at all."""
-    write_aside(path, lambda aside: aside.write_text(text))
-
-
-def write_aside(path: Path, write: Callable[[Path], Any]) -> None:
-    """Writes a file beside its place, brings it to the disk, and puts it in its place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        write(aside)
-        to_disk(aside)
-        os.replace(aside, path)
-        to_disk(path.parent)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}.") from error
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def to_disk(path: Path) -> None:
-    """Waits until a file or folder is on the disk."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def create_folder(target: Path, header: Header) -> None:
+def create_folder(
+    target: Path, header: Header, fill: Callable[[Path], Any] = lambda new: None
+) -> Header:
     """Makes a folder with its `spec.json`, whole or not at all. An empty one may be there.
 
+    Args:
+        target: its place.
+        header: what it is.
+        fill: adds more to the new folder.
+
+    Returns:
+        The header with its schema.
+
     Raises:
-        StoreError: if it cannot be written.
+        StoreError: if something is there, or it cannot be written.
     """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            write_text(aside / SPEC, json.dumps({"schema": SCHEMA, **header}, indent=1) + "\n")
-            aside.chmod(0o755)  # of mkdtemp it is 0o700
-            aside.rename(target)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
+    whole = {"schema": SCHEMA, **header}
+    with written(target, overwrite=False) as new:
+        new.mkdir()
+        (new / SPEC).write_text(json.dumps(whole, indent=1) + "\n")
+        fill(new)
+    return whole
 
 
 def read_header(
@@ -360,7 +377,7 @@ def read_header(
 
 
 def discard_folder(
-    path: str | os.PathLike[str], what: str, held: Callable[[Path], AbstractContextManager[None]]
+    path: AnyPath, what: str, held: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
     """Deletes a folder of a kind, and nothing that is none.
 
@@ -373,7 +390,7 @@ def discard_folder(
         StoreError: if it holds something else, or a process is at work in it.
     """
     target = Path(path)
-    if target.is_dir() and not any(target.iterdir()):
+    if _is_empty_folder(target):
         target.rmdir()
     elif target.exists():
         if not (target / SPEC).is_file():
@@ -387,37 +404,26 @@ def locked(lock: Path, owned: Path, *, wait: float = 0.0) -> Iterator[None]:
     """Keeps other processes away. The lock of a process that died holds nobody back.
 
     Args:
-        lock: a file, which says who holds it; made if it is not there.
+        lock: a file, made if it is not there; one beside it says who holds it.
         owned: what it guards, for messages.
         wait: seconds that another process is given to end.
 
     Raises:
         StoreError: if another process is at work there.
     """
+    from filelock import FileLock, Timeout  # takes a moment to import
+
+    holder = lock.with_name(f"{lock.name}.holder")  # a lock cannot be read on all systems
     try:
-        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        held = FileLock(lock).acquire(timeout=wait)
+    except Timeout as error:
+        who = (holder.read_text().strip() if holder.is_file() else "") or "another"
+        raise StoreError(f"{owned} is in use by process {who}: wait for it, or end it.") from error
     except OSError as error:
         raise StoreError(f"{lock} cannot be written: {error}.") from error
-    try:
-        if fcntl is not None:
-            _hold(file, owned, time.monotonic() + wait)
-        os.truncate(file, 0)
-        os.pwrite(file, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(file)  # frees the lock
-
-
-def _hold(file: int, owned: Path, until: float) -> None:
-    """Takes the lock of an open file."""
-    while True:
+    with held:
+        holder.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if time.monotonic() >= until:
-                owner = os.pread(file, 300, 0).decode(errors="replace").strip()
-                raise StoreError(
-                    f"{owned} is in use by process {owner}: wait for it, or end it."
-                ) from error
-        time.sleep(_PAUSE)
+            yield
+        finally:
+            holder.unlink(missing_ok=True)

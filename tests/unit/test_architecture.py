@@ -13,7 +13,7 @@ SOURCE = Path(bmdp.__file__).parent
 
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
-    ("errors", "arrays", "checks", "randomness", "storage", "workers"),
+    ("errors", "arrays", "checks", "randomness", "storage", "workers", "settings"),
     ("frontier",),
     ("policies",),
     ("exact",),
@@ -85,7 +85,7 @@ def test_no_module_imports_itself_by_a_detour():
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("bmdp", {"torch", "sklearn", "matplotlib", "highway_env", "pandas"}),
+        ("bmdp", {"torch", "sklearn", "matplotlib", "highway_env", "pandas", "pydantic"}),
         ("bmdp.learn", {"sklearn", "matplotlib", "highway_env", "pandas"}),
     ],
 )

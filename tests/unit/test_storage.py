@@ -7,15 +7,17 @@ import pickle
 import stat
 import subprocess
 import sys
-from contextlib import ExitStack, nullcontext
+import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bmdp
-from bmdp import BmdpError, StoreError
+from bmdp import BmdpError, StoreError, storage
 from bmdp.envs import ScriptedPolicy
 from bmdp.exact import allocate_budgets
 from bmdp.exact.textbook import branches
@@ -47,7 +49,7 @@ from bmdp.storage import (
     replace_folder,
     save_value,
     storable,
-    write_text,
+    written,
 )
 
 
@@ -156,7 +158,7 @@ def test_a_file_says_in_words_what_is_in_it(folder):
 
 
 def test_an_existing_folder_is_left_alone_unless_told_otherwise(folder):
-    with pytest.raises(StoreError, match="exists already: choose another folder"):
+    with pytest.raises(StoreError, match=r"policy exists already.*overwrite=True"):
         RANDOM.save(folder)
     assert_same(bmdp.load_policy(folder), EXPLORING)
     RANDOM.save(folder, overwrite=True)
@@ -374,35 +376,80 @@ def test_arrays_are_stored_by_their_values_however_they_lie_in_memory(tmp_path, 
     assert (load_value(tmp_path / "table").q_r == q_r).all()
 
 
-# Folders that are whole or not there
+# Files and folders that are whole or not there
 
 
-def write_half(error):
-    def write(new):
-        (new / "half").touch()
+def fill_file(new, text):
+    new.write_text(text)
+
+
+def fill_folder(new, text):
+    new.mkdir()
+    (new / "inside").mkdir()
+    (new / "inside" / "text").write_text(text)
+
+
+def write(target, fill, text, *, then=lambda: None, **options):
+    """Writes a file or a folder, and does something else before it is done."""
+    with written(target, **options) as new:
+        fill(new, text)
+        then()
+
+
+def raises(error):
+    def fails(*_):
         raise error
 
-    return write
+    return fails
 
 
-ERRORS = [(OSError("disk full"), StoreError), (KeyboardInterrupt(), KeyboardInterrupt)]
+FILLS = pytest.mark.parametrize("fill", [fill_file, fill_folder], ids=["file", "folder"])
+ERRORS = pytest.mark.parametrize(
+    ("error", "seen"),
+    [(OSError("disk full"), StoreError), (KeyboardInterrupt(), KeyboardInterrupt)],
+    ids=["full", "interrupted"],
+)
 
 
-@pytest.mark.parametrize(("error", "seen"), ERRORS, ids=["full", "interrupted"])
+def tree(place):
+    """Texts of all files of a place, hidden ones too, and its folders."""
+    return {
+        path.relative_to(place): path.read_text() if path.is_file() else None
+        for path in place.rglob("*")
+    }
+
+
+@FILLS
+def test_nothing_is_seen_before_it_is_whole_and_nothing_else_is_left(tmp_path, fill):
+    target = tmp_path / "deep" / "notes"
+    with written(target) as new:
+        fill(new, "one")
+        assert not target.exists()
+    before = tree(tmp_path)
+    with written(target) as new:
+        fill(new, "two")
+        assert all(tree(tmp_path)[path] == text for path, text in before.items())
+    assert [path.name for path in target.parent.iterdir()] == ["notes"]
+    assert tree(tmp_path) == {k: v and "two" for k, v in before.items()}
+
+
+@FILLS
+@ERRORS
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, error, seen, is_there):
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, fill, error, seen, is_there):
     if is_there:
-        replace_folder(tmp_path / "notes", lambda new: (new / "old").touch())
-    before = sorted(tmp_path.rglob("*"))
+        write(tmp_path / "notes", fill, "old")
+    before = tree(tmp_path)
     with pytest.raises(seen):
-        replace_folder(tmp_path / "notes", write_half(error))
-    assert sorted(tmp_path.rglob("*")) == before
+        write(tmp_path / "notes", fill, "half", then=raises(error))
+    assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize(("error", "seen"), ERRORS, ids=["full", "interrupted"])
-def test_a_move_that_fails_leaves_what_was_there(tmp_path, monkeypatch, error, seen):
-    replace_folder(tmp_path / "notes", lambda new: (new / "old").touch())
-    before, rename = sorted(tmp_path.rglob("*")), os.rename
+@FILLS
+@ERRORS
+def test_a_move_that_fails_leaves_what_was_there(tmp_path, monkeypatch, fill, error, seen):
+    write(tmp_path / "notes", fill, "old")
+    before, rename = tree(tmp_path), os.rename
 
     def fails(source, target):
         if source.name == "new":
@@ -410,9 +457,56 @@ def test_a_move_that_fails_leaves_what_was_there(tmp_path, monkeypatch, error, s
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", fails)
+    monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(seen):
-        replace_folder(tmp_path / "notes", lambda new: (new / "new").touch())
-    assert sorted(tmp_path.rglob("*")) == before
+        write(tmp_path / "notes", fill, "new")
+    assert tree(tmp_path) == before
+
+
+@FILLS
+def test_what_may_not_be_overwritten_is_refused_before_anything_is_written(tmp_path, fill):
+    write(tmp_path / "notes", fill, "old", overwrite=False)
+    before = tree(tmp_path)
+    with pytest.raises(StoreError, match=r"notes exists already.*overwrite=True"):
+        write(tmp_path / "notes", raises(AssertionError()), "new", overwrite=False)
+    assert tree(tmp_path) == before
+
+
+def test_a_folder_that_another_process_filled_meanwhile_is_left_alone(tmp_path):
+    def theirs():
+        fill_folder(tmp_path / "notes", "theirs")
+
+    with pytest.raises(StoreError, match="notes cannot be written"):
+        write(tmp_path / "notes", fill_folder, "mine", then=theirs, overwrite=False)
+    assert set(tree(tmp_path).values()) == {None, "theirs"}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_replaces_no_folder(tmp_path, overwrite):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreError, match="empty cannot be written"):
+        write(tmp_path / "empty", fill_file, "text", overwrite=overwrite)
+    assert tree(tmp_path) == {Path("empty"): None}
+
+
+@FILLS
+def test_all_of_it_is_on_the_disk_before_it_is_moved(tmp_path, monkeypatch, fill):
+    events, to_disk = [], storage.to_disk
+    monkeypatch.setattr(storage, "to_disk", lambda path: events.append(path.name) or to_disk(path))
+    for name in ("rename", "replace"):
+        move = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda a, b, move=move: events.append("move") or move(a, b))
+    write(tmp_path / "notes", fill, "text")
+    *synced, last = events[: events.index("move")]
+    assert set(synced) == ({"inside", "text"} if fill is fill_folder else set())
+    assert last == "new"
+    assert events[-1] == tmp_path.name
+
+
+def test_a_folder_is_filled_by_a_function(tmp_path):
+    for text in ("one", "two"):
+        replace_folder(tmp_path / "notes", lambda new, text=text: (new / text).touch())
+    assert tree(tmp_path) == {Path("notes"): None, Path("notes/two"): ""}
 
 
 def test_a_policy_that_cannot_be_written_leaves_the_one_that_is_there(folder, monkeypatch):
@@ -432,19 +526,6 @@ def test_parents_are_made_and_others_may_read(tmp_path):
     plain.mkdir()
     made = tmp_path / "one" / "two" / "policy"
     assert stat.S_IMODE(made.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-
-
-@pytest.mark.parametrize(("error", "seen"), ERRORS, ids=["full", "interrupted"])
-def test_a_text_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monkeypatch, error, seen):
-    def fails(*_):
-        raise error
-
-    write_text(tmp_path / "notes", "old")
-    monkeypatch.setattr(os, "replace", fails)
-    with pytest.raises(seen):
-        write_text(tmp_path / "notes", "new")
-    assert (tmp_path / "notes").read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_hash_of_arrays_tells_names_types_shapes_and_values_apart():
@@ -484,7 +565,7 @@ def test_a_folder_begins_with_what_it_is(tmp_path):
 def test_a_folder_with_something_in_it_is_not_begun(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all I have")
-    with pytest.raises(StoreError, match="mine cannot be written"):
+    with pytest.raises(StoreError, match="mine exists already"):
         create_folder(tmp_path / "mine", {"what": "walk"})
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "thesis.txt"]
 
@@ -540,28 +621,62 @@ def test_a_lock_is_free_after_an_error(tmp_path):
     with pytest.raises(ZeroDivisionError), locked(tmp_path / "lock", tmp_path):
         raise ZeroDivisionError
     with locked(tmp_path / "lock", tmp_path):
-        assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} on ")
+        pass
 
 
-def test_the_lock_of_a_process_that_died_holds_nobody_back(tmp_path):
-    lock = tmp_path / "lock"
-    code = (
-        "import os, sys; from pathlib import Path; from bmdp.storage import locked\n"
-        "with locked(Path(sys.argv[1]), Path('it')): os._exit(3)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, lock], check=False).returncode == 3
-    assert "on" in lock.read_text()
-    with locked(lock, tmp_path):
-        assert lock.read_text().startswith(f"{os.getpid()} on ")
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from bmdp.storage import locked
+with locked(Path(sys.argv[1]), Path("it")):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
-def test_a_lock_is_waited_for_if_there_is_time(tmp_path, monkeypatch):
-    other = ExitStack()
-    other.enter_context(locked(tmp_path / "lock", tmp_path))
-    pauses = []
-    monkeypatch.setattr("time.sleep", lambda pause: pauses.append(pause) or other.close())
-    with locked(tmp_path / "lock", tmp_path, wait=600.0):
-        assert len(pauses) == 1
+@pytest.fixture
+def holder(tmp_path):
+    """Another process, which holds a lock until its input ends or it is killed."""
+    asked = [sys.executable, "-c", HOLD, tmp_path / "lock"]
+    with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        yield other
+        other.kill()
+
+
+def test_a_lock_of_another_process_is_refused_with_its_number(holder, tmp_path):
+    with (
+        pytest.raises(StoreError, match=f"it is in use by process {holder.pid} on"),
+        locked(tmp_path / "lock", Path("it")),
+    ):
+        pass
+
+
+def test_the_lock_of_a_process_that_was_killed_holds_nobody_back(holder, tmp_path):
+    holder.kill()
+    holder.wait()
+    with (
+        locked(tmp_path / "lock", tmp_path),
+        pytest.raises(StoreError, match=f"process {os.getpid()} on"),
+        locked(tmp_path / "lock", tmp_path),
+    ):
+        pass
+
+
+def test_a_lock_is_waited_for_if_there_is_time(holder, tmp_path):
+    ending = threading.Timer(0.3, holder.stdin.close)
+    ending.start()
+    with locked(tmp_path / "lock", tmp_path, wait=60.0):
+        assert holder.wait(timeout=60) == 0
+
+
+def test_a_lock_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StoreError, match="lock cannot be written"),
+        locked(tmp_path / "file" / "lock", tmp_path),
+    ):
+        pass
 
 
 def test_errors_of_storage_are_errors_of_the_library():

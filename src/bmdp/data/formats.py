@@ -17,7 +17,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from bmdp.data.checks import any_array, require_rows
 from bmdp.data.columns import LogTable
 from bmdp.errors import DataError, MissingDependency, StoreError
+from bmdp.storage import written
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -157,7 +158,7 @@ def write_parquet(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: 
     }
     metadata = {_KEY.encode(): json.dumps(extent.notes()).encode()}
     table = arrow.table(arrays).replace_schema_metadata(metadata)
-    with _written_whole(path, overwrite=overwrite) as aside:
+    with written(as_path(path), overwrite=overwrite) as aside:
         parquet.write_table(table, aside, write_page_checksum=True)
 
 
@@ -186,7 +187,7 @@ def write_hdf5(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: boo
         StoreError: if the file exists and may not be overwritten, or cannot be written.
     """
     h5py = extra("h5py")
-    with _written_whole(path, overwrite=overwrite) as aside, h5py.File(aside, "w") as file:
+    with written(as_path(path), overwrite=overwrite) as aside, h5py.File(aside, "w") as file:
         file.attrs.update(extent.notes())
         for name, values in columns.items():
             file.create_dataset(_DSRL.get(name, name), data=values)
@@ -218,7 +219,7 @@ def write_npz(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: bool
     """
     notes = {name: np.array(value) for name, value in extent.notes().items()}
     arrays: dict[str, Any] = {**columns, **notes}
-    with _written_whole(path, overwrite=overwrite) as aside, aside.open("wb") as file:
+    with written(as_path(path), overwrite=overwrite) as aside, aside.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
@@ -259,24 +260,6 @@ def _existing(path: AnyPath) -> Path:
         why = "is not a file" if source.exists() else "does not exist"
         raise StoreError(f"{source} {why}.")
     return source
-
-
-@contextmanager
-def _written_whole(path: AnyPath, *, overwrite: bool) -> Iterator[Path]:
-    """Gives a path to write to, beside the file, which then takes its place."""
-    target = as_path(path)
-    if target.exists() and not overwrite:
-        raise StoreError(f"{target} exists already: choose another name, or pass overwrite=True.")
-    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield aside
-        aside.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
 
 
 @contextmanager

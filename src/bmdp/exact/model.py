@@ -26,6 +26,7 @@ from scipy import sparse
 from bmdp.arrays import BoolArray, FloatArray, read_only, real_array
 from bmdp.errors import ModelError, StoreError
 from bmdp.exact import checks
+from bmdp.storage import written
 
 _FORMAT = "bmdp.FiniteBMDP/1"
 
@@ -163,9 +164,6 @@ class FiniteBMDP:
         Raises:
             StoreError: if the file exists, unless `overwrite`, or cannot be written.
         """
-        target = Path(path)
-        if target.exists() and not overwrite:
-            raise StoreError(f"{target} exists already. Choose another name, or overwrite it.")
         arrays: dict[str, Any] = {
             "format": np.array(_FORMAT),
             "probability": self.transition.data,
@@ -178,14 +176,8 @@ class FiniteBMDP:
             "terminal": self.terminal,
             "horizon": np.int64(0 if self.horizon is None else self.horizon),
         }
-        aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with aside.open("wb") as file:
-                np.savez_compressed(file, **arrays)
-            aside.replace(target)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise StoreError(f"{target} cannot be written: {error}.") from error
+        with written(path, overwrite=overwrite) as new, new.open("wb") as file:
+            np.savez_compressed(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FiniteBMDP:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -24,9 +24,9 @@ from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import HeldOut, Parts, PredictionRecord, split_episodes
-from bmdp.learn.fit import Keeper, Record
-from bmdp.learn.learners import learner_of
-from bmdp.learn.spec import TrainingSpec
+from bmdp.learn.fit import Iterations, Keeper, Record
+from bmdp.learn.learners import Learner, learner_of
+from bmdp.learn.spec import Exploration, TrainingSpec
 from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies.policy import OneStepPolicy, Policy
 from bmdp.policies.random import RandomBudgetedPolicy
@@ -41,11 +41,12 @@ class CollectionRecord:
 
     kind: ClassVar[str] = "collection"
 
-    round: int
+    round: int  # from 0 on
     transitions: int  # of all rounds so far
     reward: float  # of an episode, mean over the round
     cost: float
     seconds: float
+    n_rounds: int
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, for a file."""
@@ -58,21 +59,24 @@ class RoundRecord:
 
     kind: ClassVar[str] = "iteration"
 
-    round: int
+    round: int  # from 0 on
     of: Record
+    n_rounds: int = 1
+    n_iterations: int | None = None  # of the round, at most
 
     def as_dict(self) -> dict[str, Any]:
         """The fields of both by name, for a file."""
-        return {"round": self.round, **self.of.as_dict()}
+        sizes = {"n_rounds": self.n_rounds, "n_iterations": self.n_iterations}
+        return {"round": self.round, **sizes, **self.of.as_dict()}
 
 
 RunRecord = CollectionRecord | RoundRecord | PredictionRecord
-Note = Callable[[RunRecord], None]
+OnRecord = Callable[[RunRecord], None]
 
 
 @dataclass(frozen=True, eq=False)
 class ExplorationResult:
-    """What a training run leaves.
+    """Episodes, policy and records of a training run.
 
     >>> from bmdp.learn import BFTQConfig, EnvConfig, Exploration, Iterations
     >>> from bmdp.models import LinearModel
@@ -88,8 +92,8 @@ class ExplorationResult:
     records: tuple[RunRecord, ...]  # how each collection and each iteration went
 
 
-class Place(Protocol):
-    """Where a run keeps what it has done, so that it can go on after a kill."""
+class RunStore(Protocol):
+    """Keeps what a run has done, so that it can go on after a kill."""
 
     def batch(self, number: int) -> TransitionBatch | None:
         """Episodes of a round, if they were played."""
@@ -104,16 +108,7 @@ class Place(Protocol):
         """Keeps the policy of a round."""
 
     def keeper(self, number: int) -> Keeper:
-        """Keeps what the learner of a round needs to go on."""
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How a run is computed, which changes nothing in what it learns, but for rounding."""
-
-    seed: int
-    workers: int = 1
-    device: str = "auto"
+        """Keeps the learner of a round as far as it is."""
 
 
 def explore(
@@ -122,7 +117,7 @@ def explore(
     seed: int,
     workers: int = 1,
     device: str = "auto",
-    on_record: Note = lambda record: None,
+    on_record: OnRecord = lambda record: None,
 ) -> ExplorationResult:
     """Explores an environment, and learns from it.
 
@@ -150,78 +145,114 @@ def explore(
         records.append(record)
         on_record(record)
 
-    batch, policy = play_rounds(spec, Manner(seed, workers, device), None, note)
+    batch, policy = Rounds(spec, seed, note, workers, device).explore()
     return ExplorationResult(batch, policy, tuple(records))
 
 
-def play_rounds(
-    spec: TrainingSpec, manner: Manner, place: Place | None, note: Note
-) -> tuple[TransitionBatch, Any]:
-    """Plays and learns, but for what the place has already; returns all episodes and the policy.
+@dataclass(frozen=True)
+class Rounds:
+    """Rounds of playing and learning, but for those that are done already.
 
-    What is done is noted before it is kept, so that whatever is kept has been noted. What held-out
+    What is done is noted before it is kept, so whatever is kept has been noted. What held-out
     episodes say of the policy is noted at the very end.
-
-    Args:
-        spec: what to learn, and how.
-        manner: seed, workers and device.
-        place: where it is kept, if anywhere.
-        note: called after each collection and each iteration with how it went.
     """
-    if spec.env is None or spec.exploration is None:
-        raise ConfigError("TrainingSpec needs env and exploration to explore.")
-    env, how = spec.env.spec(), spec.exploration
-    batches: list[TransitionBatch] = []
-    parts: list[Parts] = []
-    policy: Any = None
-    for number in range(how.rounds):
-        begin = time.perf_counter()
-        batch = place.batch(number) if place else None
-        if batch is None:
-            batch = _collect_round(spec, env, policy, number, manner)
-            note(_collected(how.episodes, [*batches, batch], time.perf_counter() - begin))
-            if place:
-                place.keep_batch(number, batch)
-        batches.append(batch)
-        parts.append(split_episodes(batch, spec.held_out, seed=manner.seed, number=number))
-        is_last = number + 1 == how.rounds
-        learned = TransitionBatch.concatenate(part.learned for part in parts)
-        settings = _learning(spec) if is_last else _exploring(spec)
-        policy = learn_round(settings, learned, number, manner, place, note)
-        held_out = HeldOut.of(parts, spec.learner, manner.seed, manner.device) if is_last else None
+
+    spec: TrainingSpec
+    seed: int
+    note: OnRecord
+    workers: int = 1
+    device: str = "auto"
+    store: RunStore | None = None
+
+    def explore(self) -> tuple[TransitionBatch, Any]:
+        """Returns the episodes of all rounds, and the policy of the last one."""
+        spec, how = self.spec, self.spec.exploration
+        if spec.env is None or how is None:
+            raise ConfigError("TrainingSpec needs env and exploration to explore.")
+        env = spec.env.spec()
+        batches: list[TransitionBatch] = []
+        parts: list[Parts] = []
+        policy: Any = None
+        for number in range(how.rounds):
+            begin = time.perf_counter()
+            batch = self.store.batch(number) if self.store else None
+            if batch is None:
+                batch = self._collect(env, how, policy, number)
+                seconds = time.perf_counter() - begin
+                self.note(_collected(how, [*batches, batch], seconds))
+                if self.store:
+                    self.store.keep_batch(number, batch)
+            batches.append(batch)
+            parts.append(split_episodes(batch, spec.held_out, seed=self.seed, number=number))
+            learned = TransitionBatch.concatenate(part.learned for part in parts)
+            if number + 1 == how.rounds:
+                policy = self._learn(spec.learner, learned, number)
+            else:
+                policy = self._learn(spec.exploring_learner, learned, number, how.count_bonus)
+        self._predict(parts, policy)
+        return TransitionBatch.concatenate(batches), policy
+
+    def learn_from(self, parts: Parts) -> Any:
+        """Returns the policy of a log, which is a single round."""
+        policy = self._learn(self.spec.learner, parts.learned, 0)
+        self._predict([parts], policy)
+        return policy
+
+    def _learn(
+        self, learner: Learner, batch: TransitionBatch, number: int, bonus: float = 0.0
+    ) -> Any:
+        """The policy of a round: the one that was kept, or a new one, which is kept."""
+        explores = self.spec.env is not None
+        policy = self.store.policy(number) if self.store else None
+        if policy is not None and explores and not isinstance(policy, OneStepPolicy):
+            raise StoreError(
+                f"the policy of round {number} is a {type(policy).__name__}, which does not "
+                "explore: delete its folder and resume."
+            )
+        if policy is None:
+            policy = learner_of(learner).fit(
+                _with_bonus(batch, bonus) if bonus > 0 else batch,
+                seed=round_seed(self.seed, number) if explores else self.seed,
+                device=self.device,
+                on_record=lambda record: self.note(self._of_round(number, record)),
+                keeper=self.store.keeper(number) if self.store else None,
+            )
+            if self.store:
+                self.store.keep_policy(number, policy)
+        return policy
+
+    def _of_round(self, number: int, record: Record) -> RoundRecord:
+        learner, how = self.spec.learner, self.spec.exploration
+        if record.is_last:
+            most = record.iteration + 1
+        elif record.step is not None:
+            most = record.iteration + record.step + 1
+        else:
+            schedule = learner.schedule if isinstance(learner.schedule, Iterations) else None
+            most = (schedule or Iterations()).most(max(learner.gamma, learner.cost_gamma or 0.0))
+        return RoundRecord(number, record, how.rounds if how else 1, most)
+
+    def _predict(self, parts: Sequence[Parts], policy: Any) -> None:
+        held_out = HeldOut.of(parts, self.spec.learner, self.seed, self.device)
         if held_out is not None:
-            note(held_out.prediction(policy, number))
-    return TransitionBatch.concatenate(batches), policy
+            self.note(held_out.prediction(policy, len(parts) - 1))
 
-
-def learn_round(
-    spec: TrainingSpec,
-    batch: TransitionBatch,
-    number: int,
-    manner: Manner,
-    place: Place | None,
-    note: Note,
-) -> Any:
-    """Returns the policy of a round: the one that was kept, or a new one, which is kept."""
-    policy = place.policy(number) if place else None
-    if policy is not None and spec.env is not None and not isinstance(policy, OneStepPolicy):
-        raise StoreError(
-            f"the policy of round {number} is a {type(policy).__name__}, which does not explore: "
-            "delete its folder and resume."
+    def _collect(self, env: EnvSpec, how: Exploration, policy: Any, number: int) -> TransitionBatch:
+        """Episodes of a round, by the policy of the round before."""
+        slots = open_slots(env)
+        n_actions = int(slots.action_space.n)
+        slots.close()
+        ends = self.spec.learner.budget_range
+        random = RandomBudgetedPolicy(n_actions, *ends)
+        stream = named_generator(self.seed, f"explore/budgets/{number}")
+        budgets = stream.uniform(*ends, how.episodes)
+        explorer = ExploringPolicy(
+            policy or random, random, how.decay, how.floor, how.hold, how.move
         )
-    if policy is None:
-        if spec.exploration is not None and spec.exploration.count_bonus > 0:
-            batch = _with_bonus(batch, spec.exploration.count_bonus)
-        policy = learner_of(spec.learner).fit(
-            batch,
-            seed=round_seed(manner.seed, number) if spec.env is not None else manner.seed,
-            device=manner.device,
-            on_record=lambda record: note(RoundRecord(number, record)),
-            keeper=place.keeper(number) if place else None,
+        episodes = range(number * how.episodes, (number + 1) * how.episodes)
+        return collect(
+            explorer, env, episodes, budgets=budgets, seed=self.seed, workers=self.workers
         )
-        if place:
-            place.keep_policy(number, policy)
-    return policy
 
 
 def round_seed(seed: int, number: int) -> int:
@@ -257,44 +288,16 @@ def _with_bonus(batch: TransitionBatch, weight: float) -> TransitionBatch:
     return TransitionBatch.from_arrays(columns, n_actions=batch.n_actions)
 
 
-def _exploring(spec: TrainingSpec) -> TrainingSpec:
-    """The settings of all rounds but the last."""
-    return replace(spec, learner=spec.exploring_learner)
-
-
-def _learning(spec: TrainingSpec) -> TrainingSpec:
-    """The settings of the last round, which knows nothing of what made the others explore."""
-    assert spec.exploration is not None
-    return replace(spec, exploration=replace(spec.exploration, optimism=0.0, count_bonus=0.0))
-
-
 def _collected(
-    n_episodes: int, batches: Sequence[TransitionBatch], seconds: float
+    how: Exploration, batches: Sequence[TransitionBatch], seconds: float
 ) -> CollectionRecord:
     """How the last round of those that were collected went."""
     batch = batches[-1]
     return CollectionRecord(
         round=len(batches) - 1,
         transitions=sum(map(len, batches)),
-        reward=float(batch.reward.sum() / n_episodes),
-        cost=float(batch.cost.sum() / n_episodes),
+        reward=float(batch.reward.sum() / how.episodes),
+        cost=float(batch.cost.sum() / how.episodes),
         seconds=seconds,
-    )
-
-
-def _collect_round(
-    spec: TrainingSpec, env: EnvSpec, policy: Any, number: int, manner: Manner
-) -> TransitionBatch:
-    """Episodes of a round, by the policy of the round before."""
-    slots = open_slots(env)
-    n_actions = int(slots.action_space.n)
-    slots.close()
-    how, ends = spec.exploration, spec.learner.budget_range
-    assert how is not None
-    random = RandomBudgetedPolicy(n_actions, *ends)
-    budgets = named_generator(manner.seed, f"explore/budgets/{number}").uniform(*ends, how.episodes)
-    explorer = ExploringPolicy(policy or random, random, how.decay, how.floor, how.hold, how.move)
-    episodes = range(number * how.episodes, (number + 1) * how.episodes)
-    return collect(
-        explorer, env, episodes, budgets=budgets, seed=manner.seed, workers=manner.workers
+        n_rounds=how.rounds,
     )

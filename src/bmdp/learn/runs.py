@@ -6,7 +6,8 @@ way: with the same number of threads on the same device, a run that was killed e
 policy of one that was not.
 
     RUN/
-      spec.json            schema, what is learned and how, seed, device, threads, versions
+      spec.json            schema, what is learned and how, seed, device, threads, versions,
+                           machine, command and time; of a log also its files and checksum
       records.jsonl        how each collection and iteration went, a line each; at last a prediction
       round-000/
         batch.npz          the episodes of this round alone
@@ -16,8 +17,9 @@ policy of one that was not.
       done                 an empty mark
       lock                 of the process that writes here
 
-Every file is written aside, brought to the disk, and renamed. A record is written before what it
-tells of is kept, so what has been kept has its record, and records of what was not are dropped.
+Every file is written aside, brought to the disk, and renamed; the folder of a log begins with the
+copy of its transitions. A record is written before what it tells of is kept, so what has been kept
+has its record, and records of what was not are dropped.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ import platform
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,52 +45,54 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import bmdp
-from bmdp.arrays import FloatArray
+from bmdp import settings
 from bmdp.checks import require_count
-from bmdp.data import TransitionBatch, load_batches
+from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
-from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import threads
-from bmdp.learn.evaluation import HeldOut, split_episodes
-from bmdp.learn.explore import Manner, RunRecord, learn_round, play_rounds
-from bmdp.learn.fit import Backward, torch_device
+from bmdp.learn.evaluation import Parts, split_episodes
+from bmdp.learn.explore import OnRecord, Rounds, RunRecord
+from bmdp.learn.fit import torch_device
 from bmdp.learn.learners import Learner
-from bmdp.learn.spec import TrainingSpec, from_json, to_json
+from bmdp.learn.spec import TrainingSpec, to_json
+from bmdp.learn.spec import data_notes as data_notes
 from bmdp.policies.policy import Policy, load_policy
 from bmdp.randomness import stream_key
 from bmdp.storage import (
     SPEC,
+    AnyPath,
+    Header,
     arrays_hash,
     create_folder,
     discard_folder,
     locked,
     read_header,
-    to_disk,
-    write_aside,
     write_text,
+    written,
 )
 
-AnyPath = str | os.PathLike[str]
-OnRecord = Callable[[RunRecord], None]
 Row = dict[str, Any]
 """A line of records.jsonl."""
 
 RECORDS, LOCK, DONE, POLICY = "records.jsonl", "lock", "done", "policy"
 _BATCH, _FIT = "batch.npz", "fit"
+_PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 
 
-def _nothing(record: RunRecord) -> None:
-    """Takes no note."""
+def _ignore(told: object) -> None:
+    pass
 
 
-def train(
+def train(  # noqa: PLR0913
     spec: TrainingSpec,
     folder: AnyPath,
     *,
     seed: int,
     workers: int = 1,
     device: str = "auto",
-    on_record: OnRecord = _nothing,
+    on_record: OnRecord = _ignore,
+    command: str = "",
 ) -> Any:
     """Explores an environment and learns from it, in a folder from which it can be resumed.
 
@@ -98,6 +104,7 @@ def train(
         device: of the learner: "cpu", "cuda", or "auto" for the GPU if there is one.
         on_record: called after each collection and each iteration with how it went, and with the
             prediction of held-out episodes, if there are any.
+        command: that asked for the run, to be written down.
 
     Raises:
         StoreError: if the folder exists, or cannot be written.
@@ -120,8 +127,9 @@ def train(
     if spec.env is None:
         raise ConfigError("spec.env must be given to explore; use train_from_data for a log.")
     open_slots(spec.env.spec()).close()  # settings that it does not take are refused here
-    header = _header(spec, seed, device)
-    return _go_on(RunFolder.create(folder, header), workers, None, on_record)
+    began = _Beginning(spec, seed, checked_device(device), torch.get_num_threads())
+    run = RunFolder.create(folder, began.header(command))
+    return _go_on(run, began, workers, began.device, on_record)
 
 
 def train_from_data(  # noqa: PLR0913
@@ -133,7 +141,9 @@ def train_from_data(  # noqa: PLR0913
     device: str = "auto",
     held_out: float = 0.0,
     files: Sequence[AnyPath] = (),
-    on_record: OnRecord = _nothing,
+    on_record: OnRecord = _ignore,
+    on_note: Callable[[str], None] = _ignore,
+    command: str = "",
 ) -> Any:
     """Learns from a log, in a folder from which it can be resumed.
 
@@ -149,10 +159,12 @@ def train_from_data(  # noqa: PLR0913
             pay: a record of kind "prediction".
         files: which the batch is from, to be written down.
         on_record: called after each iteration with how it went, and with the prediction.
+        on_note: called before learning with each of `data_notes`.
+        command: that asked for the run, to be written down.
 
     Raises:
         StoreError: if the folder exists, or cannot be written.
-        DataError: if these settings cannot learn from these data; `data_notes` has warnings.
+        DataError: if these settings cannot learn from these data.
 
     Paper: Algorithm 2.
 
@@ -166,17 +178,18 @@ def train_from_data(  # noqa: PLR0913
     2.5
     """
     require_new(Path(folder))
-    header = _header(TrainingSpec(None, learner, None, held_out), seed, device)
-    data_notes(split_episodes(batch, held_out, seed=seed, number=0).learned, learner)  # checks
-    header["data"] = {
+    spec = TrainingSpec(None, learner, None, held_out)
+    began = _Beginning(spec, seed, checked_device(device), torch.get_num_threads())
+    parts = split_episodes(batch, held_out, seed=seed, number=0)
+    for note in data_notes(parts.learned, learner):
+        on_note(note)
+    data = {
         "files": [os.path.abspath(name) for name in files],
         "transitions": len(batch),
         "sha256": arrays_hash(batch.to_arrays()),
     }
-    run = RunFolder.create(folder, header)
-    with run.locked():
-        run.keep_batch(0, batch)
-    return _go_on(run, 1, None, on_record)
+    run = RunFolder.create(folder, {**began.header(command), "data": data}, batch)
+    return _go_on(run, began, 1, began.device, on_record, parts)
 
 
 def resume(
@@ -184,7 +197,7 @@ def resume(
     *,
     workers: int = 1,
     device: str | None = None,
-    on_record: OnRecord = _nothing,
+    on_record: OnRecord = _ignore,
 ) -> Any:
     """Goes on with a run that was interrupted; one that is finished gives its policy at once.
 
@@ -209,77 +222,74 @@ def resume(
     2.5
     """
     require_count("workers", workers, 1)
-    return _go_on(RunFolder(folder), workers, device, on_record)
+    run = RunFolder(folder)
+    names = _Beginning.__dataclass_fields__.keys() & run.header.keys()
+    began = _read(run, _Beginning, {name: run.header[name] for name in names})
+    return _go_on(run, began, workers, device or began.device, on_record)
 
 
-def _go_on(run: RunFolder, workers: int, device: str | None, on_record: OnRecord) -> Any:
-    """Does what is still to do."""
-    spec, seed, own_device, n_threads = _read(run)  # imports what a kept policy needs
+@dataclass(frozen=True)
+class _Beginning:
+    """Settings that a run begins with, and keeps when it is resumed."""
+
+    spec: TrainingSpec
+    seed: int
+    device: str
+    threads: int
+
+    def __post_init__(self) -> None:
+        stream_key(self.seed, "")  # checks it
+        require_count("threads", self.threads, 1)
+
+    def header(self, command: str) -> Header:
+        """Content of spec.json."""
+        return {
+            "kind": "data" if self.spec.env is None else "exploration",
+            "command": command,
+            "began": datetime.now(UTC).isoformat(timespec="seconds"),
+            "spec": to_json(self.spec),
+            "seed": int(self.seed),
+            "device": self.device,
+            "threads": self.threads,
+            "versions": versions(),
+            "machine": machine(),
+        }
+
+
+def _go_on(
+    run: RunFolder,
+    began: _Beginning,
+    workers: int,
+    device: str,
+    on_record: OnRecord,
+    parts: Parts | None = None,
+) -> Any:
+    """Does what is still to do; `parts` are the data of a log, if they are at hand."""
     if run.is_done:
         return run.final_policy()
-    manner = Manner(seed, workers, own_device if device is None else device)
-    checked_device(manner.device)
 
     def note(record: RunRecord) -> None:
         run.note(record)
         on_record(record)
 
-    with run.locked(), threads(n_threads):
+    rounds = Rounds(began.spec, began.seed, note, workers, checked_device(device), run)
+    with run.locked(), threads(began.threads):
         run.tidy()
-        if spec.env is None:
-            policy = _learn(spec, manner, run, note)
+        if began.spec.env is None:
+            policy = rounds.learn_from(parts or _kept_parts(run, began))
         else:
-            _, policy = play_rounds(spec, manner, run, note)
+            _, policy = rounds.explore()
         run.finish(policy)
     return policy
 
 
-def _learn(spec: TrainingSpec, manner: Manner, run: RunFolder, note: OnRecord) -> Any:
-    """The only round of a run from data."""
-    parts = split_episodes(_data_of(run), spec.held_out, seed=manner.seed, number=0)
-    policy = learn_round(spec, parts.learned, 0, manner, run, note)
-    held_out = HeldOut.of([parts], spec.learner, manner.seed, manner.device)
-    if held_out is not None:
-        note(held_out.prediction(policy, 0))
-    return policy
-
-
-def _data_of(run: RunFolder) -> TransitionBatch:
-    """The data of a run; from their files, if it was killed before it had a copy."""
-    batch, data = run.batch(0), run.header["data"]
-    if batch is None and data.get("files"):
-        batch = load_batches(data["files"])
-        run.keep_batch(0, batch)
-    if batch is None or arrays_hash(batch.to_arrays()) != data.get("sha256"):
+def _kept_parts(run: RunFolder, began: _Beginning) -> Parts:
+    """The data of a log, from the copy in the folder."""
+    batch, data = run.batch(0), run.header.get("data")
+    known = data.get("sha256") if isinstance(data, dict) else None
+    if batch is None or arrays_hash(batch.to_arrays()) != known:
         raise StoreError(f"{run.path} does not hold the data that the run began with: begin anew.")
-    return batch
-
-
-def _header(spec: TrainingSpec, seed: int, device: str) -> dict[str, Any]:
-    """Content of spec.json."""
-    stream_key(seed, "")  # checks it
-    return {
-        "kind": "data" if spec.env is None else "exploration",
-        "spec": to_json(spec),
-        "seed": int(seed),
-        "device": checked_device(device),
-        "threads": torch.get_num_threads(),
-        "versions": versions(),
-    }
-
-
-def _read(run: RunFolder) -> tuple[TrainingSpec, int, str, int]:
-    """Settings, seed, device and threads of a run."""
-    header, spec = run.header, spec_of(run)
-    try:
-        seed, threads = header["seed"], header["threads"]
-        stream_key(seed, "")
-        require_count("threads", threads, 1)
-        if spec.env is None and not isinstance(header["data"], dict):
-            raise ConfigError("data must be settings by name.")
-        return spec, seed, str(header["device"]), threads
-    except (ConfigError, KeyError) as error:
-        raise StoreError(f"{run.path}/spec.json does not make sense: {error}") from error
+    return split_episodes(batch, began.spec.held_out, seed=began.seed, number=0)
 
 
 def spec_of(run: RunFolder) -> TrainingSpec:
@@ -288,10 +298,15 @@ def spec_of(run: RunFolder) -> TrainingSpec:
     Raises:
         StoreError: if its settings are wrong.
     """
+    spec: TrainingSpec = _read(run, TrainingSpec, run.header.get("spec"))
+    return spec
+
+
+def _read(run: RunFolder, annotation: Any, value: Any) -> Any:
     try:
-        return from_json(run.header.get("spec"))
+        return settings.read(annotation, value)
     except ConfigError as error:
-        raise StoreError(f"{run.path}/spec.json does not make sense: {error}") from error
+        raise StoreError(f"{run.path}/{SPEC} does not make sense: {error}") from error
 
 
 class FitKeeper:
@@ -321,12 +336,11 @@ class FitKeeper:
         self, n_done: int, change: float | None, step: int, tensors: dict[str, Tensor]
     ) -> None:
         """Keeps what was fitted at a step."""
-        self.path.mkdir(parents=True, exist_ok=True)
         whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         marks = {"n_done": str(n_done), "change": "" if change is None else change.hex()}
         marks["sha256"] = self._hash(whole, marks)
-        file = self.path / f"step-{step:04d}.safetensors"
-        write_aside(file, lambda aside: save_file(whole, aside, metadata=marks))
+        with written(self.path / f"step-{step:04d}.safetensors") as new:
+            save_file(whole, new, metadata=marks)
 
     def discard(self) -> None:
         """Deletes all of it."""
@@ -361,39 +375,37 @@ class FitKeeper:
 
 def save_policy(policy: Policy, folder: Path) -> None:
     """Saves a policy, unless it is there: a folder is there whole or not at all."""
-    if folder.exists():
-        return
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.new")
-    policy.save(aside, overwrite=True)
-    for path in (*aside.rglob("*"), aside):
-        to_disk(path)
-    os.rename(aside, folder)
-    to_disk(folder.parent)
+    if not folder.exists():
+        policy.save(folder)
 
 
 class RunFolder:
     """A folder that holds a run."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens a run that is there.
+    def __init__(self, path: AnyPath, header: Header | None = None) -> None:
+        """Opens a run that is there; its header is read, if it is not given.
 
         Raises:
             StoreError: if there is none, or it is of a newer schema.
         """
         self.path = Path(path)
-        self.header = read_header(self.path, "training run", _is_run)
+        self.header = header or read_header(self.path, "training run", _is_run)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], header: dict[str, Any]) -> RunFolder:
-        """Makes the folder of a new run, whole or not at all.
+    def create(
+        cls, path: AnyPath, header: Header, batch: TransitionBatch | None = None
+    ) -> RunFolder:
+        """Makes the folder of a new run, with the transitions of a log, whole or not at all.
 
         Raises:
             StoreError: if there is something of that name, or it cannot be written.
         """
-        target = Path(path)
-        require_new(target)
-        create_folder(target, header)
-        return cls(target)
+
+        def fill(new: Path) -> None:
+            if batch is not None:
+                cls(new, header).keep_batch(0, batch)
+
+        return cls(path, create_folder(Path(path), header, fill))
 
     def locked(self) -> AbstractContextManager[None]:
         """Keeps other processes away. The lock of a process that died holds nobody back.
@@ -424,8 +436,7 @@ class RunFolder:
 
     def keep_batch(self, number: int, batch: TransitionBatch) -> None:
         """Keeps the episodes of a round."""
-        self._round(number).mkdir(exist_ok=True)
-        write_aside(self._round(number) / _BATCH, batch.to_npz)
+        batch.to_npz(self._round(number) / _BATCH, overwrite=True)
 
     def policy(self, number: int) -> Any:
         """The policy of a round, if it was learned."""
@@ -454,7 +465,7 @@ class RunFolder:
         return read_records(self.path / RECORDS)
 
     def prediction(self) -> Row | None:
-        """What held-out episodes say of the last policy, if any were."""
+        """The record of held-out episodes, if there were any."""
         return next((r for r in reversed(self.records()) if r["kind"] == "prediction"), None)
 
     def tidy(self) -> None:
@@ -513,7 +524,7 @@ def require_new(path: Path) -> None:
         raise StoreError(f"{path} exists already: choose another folder{way}.")
 
 
-def discard(path: str | os.PathLike[str]) -> None:
+def discard(path: AnyPath) -> None:
     """Deletes a run, and nothing that is none.
 
     Raises:
@@ -522,7 +533,7 @@ def discard(path: str | os.PathLike[str]) -> None:
     discard_folder(path, "training run", lambda target: RunFolder(target).locked())
 
 
-def _is_run(header: dict[str, Any]) -> bool:
+def _is_run(header: Header) -> bool:
     return header.get("kind") != "experiment"
 
 
@@ -532,6 +543,75 @@ def _finite(record: Row) -> Row:
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in record.items()
     }
+
+
+def share_done(folder: AnyPath) -> float:
+    """Returns the share of a run that is done, from 0 to 1, by its last record.
+
+    Iterations of later rounds have more data: those of round r, from 0 on, count r + 1.
+    """
+    records = read_records(Path(folder, RECORDS))
+    if Path(folder, DONE).exists() or (records and records[-1]["kind"] == "prediction"):
+        return 1.0
+    if not records:
+        return 0.0
+    last = records[-1]
+    before: int = last["round"]
+    n_rounds = last.get("n_rounds", before + 1)
+    n_done = last.get("iteration", -1) + 1
+    rounds = before / 2 + n_done / (last.get("n_iterations") or n_done or 1)
+    share: float = (before + 1) * rounds / (n_rounds * (n_rounds + 1) / 2)
+    return share
+
+
+def last_line(record: RunRecord | Row) -> str:
+    """Returns a record in a few words.
+
+    >>> last_line({"kind": "collection", "round": 2, "n_rounds": 10, "transitions": 9000,
+    ...            "reward": 0.512, "cost": 0.25})
+    'round 3 of 10, 9,000 transitions, reward 0.512 and cost 0.25 an episode'
+    """
+    row = record if isinstance(record, dict) else {"kind": record.kind, **record.as_dict()}
+    if row["kind"] == "prediction":
+        return f"prediction from {row['n_episodes']:,} held-out episodes"
+    n_rounds = row.get("n_rounds")
+    name = "" if n_rounds == 1 else f"{_counted('round', row['round'], n_rounds)}, "
+    if row["kind"] == "collection":
+        means = f"reward {row['reward']:.3g} and cost {row['cost']:.3g} an episode"
+        return f"{name}{row['transitions']:,} transitions, {means}"
+    loss = row["delta"] if row["last_loss"] is None else row["last_loss"]
+    told = "" if loss is None else f", loss {loss:.3g}"
+    return f"{name}{_counted('iteration', row['iteration'], row.get('n_iterations'))}{told}"
+
+
+def _counted(name: str, number: int, most: int | None) -> str:
+    return f"{name} {number + 1}" + (f" of {most}" if most else "")
+
+
+def machine() -> dict[str, Any]:
+    """Returns the machine that results come from: system, processor, cores, GiB, GPU if any."""
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory": _memory(),
+        **gpu,
+    }
+
+
+def _processor() -> str:
+    lines = _PROCESSORS.read_text().splitlines() if _PROCESSORS.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.processor() or platform.machine()
+
+
+def _memory() -> float | None:
+    """GiB, where the system tells."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def versions() -> dict[str, str]:
@@ -558,64 +638,3 @@ def checked_device(name: str) -> str:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {name!r} is not here; 'auto' takes what there is.")
     return str(device)
-
-
-def data_notes(batch: TransitionBatch, learner: Learner) -> tuple[str, ...]:
-    """Returns what to beware of, in plain words: what the log says of itself, and of budgets.
-
-    Raises:
-        DataError: if these settings cannot learn from this log at all.
-    """
-    notes = list(batch.summary().notes)
-    if learner.gamma == 1 and not batch.terminal.any():
-        notes.append(
-            "gamma is 1 and no row is terminal: values grow with every iteration, and never settle"
-        )
-    _require_columns(batch, learner)
-    notes.extend(_budget_notes(batch, learner))
-    return tuple(notes)
-
-
-def _require_columns(batch: TransitionBatch, learner: Learner) -> None:
-    n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
-    if n_episodes < learner.ensemble:
-        raise DataError(
-            f"episode must name at least {learner.ensemble} episodes for learner.ensemble, which "
-            f"gives each of so many models its own; got {n_episodes}. Use learner.ensemble=1."
-        )
-    if getattr(learner.model, "labels", "") == "stored" and batch.budget is None:
-        raise DataError(
-            "budget must be given for learner.model.labels 'stored'; the log has none. Use "
-            "learner.model.labels=uniform."
-        )
-    if isinstance(learner.schedule, Backward) and batch.step is None:
-        raise DataError("step must be given for learner.schedule Backward; the log has none.")
-
-
-def _budget_notes(batch: TransitionBatch, learner: Learner) -> list[str]:
-    """Whether the budgets have to do with what episodes cost."""
-    gamma = learner.gamma if learner.cost_gamma is None else learner.cost_gamma
-    paid = episode_costs(batch, gamma)
-    if paid is None or not batch.cost.any():
-        return []
-    low, high = learner.budget_range
-    cheapest, dearest = float(paid.min()), float(paid.max())
-    seen = f"episodes of the log cost {cheapest:g} to {dearest:g}"
-    asked = f"budget_range, {low:g} to {high:g},"
-    if high < cheapest:
-        return [f"{asked} is below what any episode cost: {seen}"]
-    if low >= dearest:
-        return [f"{asked} is above what any episode cost: {seen}, so every budget buys the same"]
-    if high - low > 20 * (dearest - low):
-        return [f"{asked} is much wider than the costs: {seen}"]
-    return []
-
-
-def episode_costs(batch: TransitionBatch, gamma: float) -> FloatArray | None:
-    """Returns the discounted cost of each episode, or None if episodes or steps are unknown."""
-    if batch.episode is None or batch.step is None:
-        return None
-    _, which = np.unique(batch.episode, return_inverse=True)
-    paid = batch.cost * gamma ** batch.step.astype(np.float64)
-    costs: FloatArray = np.bincount(which, weights=paid).astype(np.float64)
-    return costs

@@ -10,10 +10,9 @@ from bmdp import ConfigError, TransitionBatch, explore, load_policy
 from bmdp.learn import Backward, Exploration, FTQConfig, Iterations, TrainingSpec, resume, train
 from bmdp.learn.explore import (
     CollectionRecord,
-    Manner,
     RoundRecord,
+    Rounds,
     count_bonus,
-    play_rounds,
     round_seed,
 )
 from bmdp.learn.learners import learner_of
@@ -89,9 +88,9 @@ def exploring(learner=LEARNER, **changes):
 @cache
 def played(spec_name):
     """All episodes, and the policies of both rounds."""
-    place = Kept()
-    batch, _ = play_rounds(SPECS[spec_name], Manner(0, 1, "cpu"), place, lambda record: None)
-    return batch, place.policies
+    store = Kept()
+    rounds = Rounds(SPECS[spec_name], 0, lambda record: None, device="cpu", store=store)
+    return rounds.explore()[0], store.policies
 
 
 SPECS = {
@@ -239,8 +238,23 @@ def test_records_say_what_kind_they_are_and_of_which_round():
     assert (type(first), type(last)) == (CollectionRecord, RoundRecord)
     assert first.transitions == len(of_round(result.batch, 0))
     assert first.cost == pytest.approx(of_round(result.batch, 0).cost.sum() / 20)
-    assert last.as_dict() == {"round": 1, **last.of.as_dict()}
+    sizes = {"round": 1, "n_rounds": 2, "n_iterations": 2}
+    assert last.as_dict() == {**sizes, **last.of.as_dict()}
     assert last.of.is_last
+
+
+@pytest.mark.parametrize(
+    ("schedule", "most"),
+    [
+        (Iterations(3, settled=0.0), [3, 3, 3]),
+        (Iterations(5, settled=0.0, stop_loss=1e9), [5, 2]),  # the last one knows that it is
+        (Backward(), [9] * 9),
+    ],
+)
+def test_records_tell_how_many_iterations_there_are_at_most(schedule, most):
+    learner = replace(LEARNER, schedule=schedule, model=LinearModel())
+    records = explore(exploring(learner, rounds=1), seed=0, device="cpu").records
+    assert [r.n_iterations for r in records if r.kind == "iteration"] == most
 
 
 def test_no_two_rounds_of_two_runs_share_a_seed():

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 import torch
 
 import bmdp
-from bmdp import ConfigError, DataError, StoreError, TransitionBatch, storage
+from bmdp import ConfigError, DataError, StoreError, TransitionBatch, settings, storage
 from bmdp.learn import (
     Backward,
     EnvConfig,
@@ -29,7 +30,15 @@ from bmdp.learn import (
 )
 from bmdp.learn.explore import RoundRecord
 from bmdp.learn.fit import Record
-from bmdp.learn.runs import FitKeeper, RunFolder, data_notes, discard, read_records
+from bmdp.learn.runs import (
+    FitKeeper,
+    RunFolder,
+    data_notes,
+    discard,
+    last_line,
+    read_records,
+    share_done,
+)
 from bmdp.models import EncoderNet, ForestModel, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.policies import Portfolio, RandomBudgetedPolicy
 from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, row, told, with_learner
@@ -160,8 +169,7 @@ def test_a_run_that_is_killed_while_it_writes_ends_as_if_it_had_not_been(
         if left[0] == 0:
             raise Killed
 
-    for module in (storage, runs):
-        monkeypatch.setattr(module, "to_disk", to_disk)
+    monkeypatch.setattr(storage, "to_disk", to_disk)
     try:
         train(SPEC, tmp_path / "run", seed=0)
     except Killed:
@@ -338,7 +346,7 @@ def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
         ('{"schema": 1, "spec": {}}', "was begun by bmdp 0.1.0, which this version does not go on"),
         (
             f'{{"schema": {NEXT - 1}, "spec": {{}}}}',
-            r"spec\.json does not make sense: .*not complete",
+            r"spec\.json does not make sense: .*must be given",
         ),
     ],
 )
@@ -355,7 +363,7 @@ def test_a_specification_without_its_numbers_is_refused(tmp_path, name):
     path = tmp_path / "run" / "spec.json"
     header = json.loads(path.read_text())
     path.write_text(json.dumps({k: v for k, v in header.items() if k != name}))
-    with pytest.raises(StoreError, match=f"does not make sense: '{name}'"):
+    with pytest.raises(StoreError, match=rf"spec\.json .*{name} must be given"):
         resume(tmp_path / "run")
 
 
@@ -444,17 +452,70 @@ def test_learning_from_data_is_a_run_as_well(tmp_path, log):
     assert len(RunFolder(tmp_path / "run").records()) == 2
 
 
-def test_a_run_killed_before_it_had_its_data_takes_them_from_their_file(tmp_path, log, monkeypatch):
-    log.to_npz(tmp_path / "log.npz")
+def test_a_log_that_is_at_hand_is_written_once_and_not_read_back(tmp_path, log, monkeypatch):
+    calls = []
 
+    def count(owner, name, where=lambda *given, **named: True):
+        function = getattr(owner, name)
+
+        def counted(*given, **named):
+            if where(*given, **named):
+                calls.append(name)
+            return function(*given, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for name in ("batch", "keep_batch"):
+        count(RunFolder, name)
+    for owner, name in ((runs, "split_episodes"), (runs, "read_header"), (settings, "read")):
+        count(owner, name)
+    count(runs, "arrays_hash", lambda arrays, mark="": "next_state" in arrays)
+    train_from_data(log, LEARNER, tmp_path / "run", seed=2, held_out=0.2)
+    assert sorted(calls) == ["arrays_hash", "keep_batch", "split_episodes"]
+
+
+def test_a_run_of_a_log_is_not_there_before_its_data_are(tmp_path, log, monkeypatch):
     def killed(*arguments):
         raise Killed
 
-    with monkeypatch.context() as patched:
-        patched.setattr(RunFolder, "keep_batch", killed)
-        with pytest.raises(Killed):
-            train_from_data(log, LEARNER, tmp_path / "run", seed=2, files=[tmp_path / "log.npz"])
-    assert resume(tmp_path / "run").budget_range == (0.0, 1.0)
+    monkeypatch.setattr(RunFolder, "keep_batch", killed)
+    with pytest.raises(Killed):
+        train_from_data(log, LEARNER, tmp_path / "run", seed=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_notes_are_told_before_there_is_anything(tmp_path, log):
+    told_before = []
+
+    def on_note(note):
+        told_before.append((note, (tmp_path / "run").exists()))
+
+    config = replace(LEARNER, budget_range=(5, 6))
+    train_from_data(log, config, tmp_path / "run", seed=0, on_note=on_note)
+    ((note, was_there),) = told_before
+    assert "5 to 6" in note
+    assert not was_there
+
+
+def test_a_run_says_what_asked_for_it_when_and_on_which_machine(tmp_path, log, whole):
+    before = datetime.now(UTC).replace(microsecond=0)
+    train_from_data(log, LEARNER, tmp_path / "run", seed=0, command="bmdp train --data log.npz")
+    header = RunFolder(tmp_path / "run").header
+    assert header["command"] == "bmdp train --data log.npz"
+    assert before <= datetime.fromisoformat(header["began"]) <= datetime.now(UTC)
+    assert header["machine"] == runs.machine()
+    assert header["machine"]["cores"] == os.cpu_count()
+    assert RunFolder(whole).header["command"] == ""
+
+
+def test_a_run_of_an_earlier_version_without_these_is_resumed(whole, tmp_path):
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(4))
+    path, later = tmp_path / "run" / "spec.json", ("command", "began", "machine")
+    header = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in header.items() if k not in later}))
+    resume(tmp_path / "run")
+    assert_as_whole(tmp_path / "run", whole)
 
 
 def test_other_data_than_the_run_began_with_are_refused(tmp_path, log):
@@ -542,3 +603,44 @@ def test_records_end_where_a_kill_cut_one_off(tmp_path):
     assert read_records(path) == []
     path.write_text('{"round": 0}\n7\n{"round": 1\n{"round": 2}\n')
     assert read_records(path) == [{"round": 0}]
+
+
+# How far a run is
+
+
+def test_the_share_of_a_run_grows_from_0_to_1(tmp_path):
+    run = tmp_path / "run"
+    shares = [share_done(run)]
+    train(SPEC, run, seed=0, on_record=lambda _: shares.append(share_done(run)))
+    shares.append(share_done(run))
+    # Two rounds of two iterations, of which those of the second count twice.
+    assert shares == pytest.approx([0, 0, 1 / 6, 2 / 6, 2 / 6, 4 / 6, 1, 1])
+
+
+def test_a_learner_that_stops_early_has_done_its_round(tmp_path):
+    spec = with_learner(schedule=Iterations(50, settled=0.0, stop_loss=1e9))
+    shares, run = [], tmp_path / "run"
+    train(spec, run, seed=0, on_record=lambda _: shares.append(share_done(run)))
+    assert shares == pytest.approx([0, 1 / 150, 1 / 3, 1 / 3, 1 / 3 + 2 / 150, 1])
+
+
+def test_a_record_is_told_in_a_line(tmp_path, log):
+    lines, run = [], tmp_path / "run"
+    train(SPEC, run, seed=0, on_record=lambda record: lines.append(last_line(record)))
+    assert lines == [last_line(row) for row in RunFolder(run).records()]
+    rows = RunFolder(run).records()
+    assert lines[3].startswith(f"round 2 of 2, {rows[3]['transitions']:,} transitions, reward ")
+    assert lines[4] == f"round 2 of 2, iteration 1 of 2, loss {rows[4]['last_loss']:.3g}"
+    lines.clear()
+    asked = {"seed": 0, "held_out": 0.5}
+    train_from_data(log, LEARNER, run / "log", **asked, on_record=lambda r: lines.append(r))
+    assert [last_line(r).partition(", loss")[0] for r in lines] == [
+        *("iteration 1 of 2", "iteration 2 of 2", "prediction from 30 held-out episodes")
+    ]
+
+
+def test_records_of_an_earlier_version_have_a_line_and_a_share(tmp_path):
+    row = {"kind": "iteration", "round": 2, "iteration": 3, "delta": 0.5, "last_loss": None}
+    assert last_line(row) == "round 3, iteration 4, loss 0.5"
+    (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n")
+    assert 0 < share_done(tmp_path) <= 1

@@ -19,7 +19,7 @@ from bmdp.learn import (
     preset,
 )
 from bmdp.learn.presets import PRESETS
-from bmdp.learn.spec import from_json, plain, to_json, with_setting
+from bmdp.learn.spec import from_json, plain, to_json, with_env_setting, with_setting
 from bmdp.models import (
     EncoderNet,
     ForestModel,
@@ -117,39 +117,43 @@ def test_what_json_cannot_say_is_refused_by_name():
         def empty(self, sizes):
             raise NotImplementedError
 
-    with pytest.raises(ConfigError, match=r"learner\.model must be something that JSON can say"):
+    with pytest.raises(ConfigError, match=r"learner\.model .*@register_regressor.* Mine"):
         to_json(of_log(BFTQConfig(gamma=1.0, model=Mine())))
+    spec = replace(SPEC, env=EnvConfig("corridors", {"noise": {1}}))
+    with pytest.raises(ConfigError, match=r"env\.settings\.noise .*JSON.* set"):
+        to_json(spec)
 
 
-def test_settings_of_any_class_become_plain():
-    @dataclass(frozen=True)
-    class Mine:
-        spec: TrainingSpec
-        prices: tuple[float, ...]
-
-    mine = Mine(of_log(BFTQConfig(gamma=1.0)), (0.0, math.inf))
-    assert plain(mine) == {"spec": to_json(mine.spec), "prices": [0.0, "inf"]}
-    assert plain(LagrangianConfig(gamma=1.0))["kind"] == "LagrangianConfig"
-    with pytest.raises(ConfigError, match=r"prices\[1\] must be something that JSON can say"):
-        plain(replace(mine, prices=(0.0, {1})))
+def test_kinds_are_written_wherever_learners_schedules_and_models_stand():
+    learner = LagrangianConfig(gamma=1.0, model=LinearModel(), schedule=Backward())
+    found = plain((learner, SPEC.exploration))
+    assert found[0]["kind"] == "LagrangianConfig"
+    assert found[0]["model"]["kind"] == "LinearModel"
+    assert found[0]["schedule"] == {"kind": "Backward", "last_step": "own"}
+    assert "kind" not in found[1]
 
 
-LOG = {"env": None, "exploration": None}
+LOG, BAD = {"env": None, "exploration": None}, {"lengths": [1, "x"]}
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, "settings must be settings of TrainingSpec by name; got 3"),
-        ({}, "TrainingSpec is not complete"),
-        ({"learner": {"kind": "BFTQConfig"}, **LOG}, r"learner: BFTQConfig is not complete.*gamma"),
+        (3, "settings must be settings of TrainingSpec; got 3"),
+        ({}, "env must be given for TrainingSpec"),
+        ({"learner": {"kind": "BFTQConfig"}, **LOG}, r"learner\.gamma must be given.* BFTQConfig"),
+        ({"learner": {"gamma": 1}, **LOG}, "learner .*BFTQConfig, FTQConfig, .*kind; got {'gamma'"),
+        ({"learner": {"kind": "os.system"}, **LOG}, r"learner .*BFTQConfig.*; got 'os\.system'"),
         (
-            {"learner": {"gamma": 1}, **LOG},
-            "one of BFTQConfig, FTQConfig, LagrangianConfig, or settings",
-        ),
-        (
-            {"learner": {"kind": "os.system"}, **LOG},
-            "must be one of BFTQConfig, FTQConfig, LagrangianConfig; got",
+            {
+                "learner": {
+                    "kind": "BFTQConfig",
+                    "gamma": 1,
+                    "model": {"kind": "KernelModel"} | BAD,
+                },
+                **LOG,
+            },
+            r"learner\.model\.lengths\[1\] must be a number; got 'x'",
         ),
         ({"lerner": 1}, "TrainingSpec has no setting 'lerner'. Did you mean 'learner'?"),
     ],
@@ -217,17 +221,22 @@ def test_settings_of_a_foreign_environment_are_taken_as_they_are():
         ("env.observe_tme=true", "has no setting 'observe_tme'. Did you mean 'observe_time'?"),
         ("learner.model.regression.zzz=1", r"Regression has no setting 'zzz'. There are steps, .*"),
         ("learner.model=Frontier", "got 'Frontier'. Did you mean 'FrontierNet'?"),
-        ("learner.model=7", "learner.model must be one of .*EncoderNet"),
+        ("learner.model=7", "learner.model must be one of .*EncoderNet.*; got 7"),
         ("learner.gamma=high", "learner.gamma must be a number; got 'high'"),
         ("learner.gamma=true", "learner.gamma must be a number; got True"),
-        ("learner.gamma=1.5", "gamma must be from 0 to 1; got 1.5"),
+        ("learner.gamma=1.5", "learner.gamma must be from 0 to 1; got 1.5"),
         ("learner.schedule.n=2.5", "learner.schedule.n must be a whole number; got 2.5"),
         ("learner.schedule=Sideways", "learner.schedule must be one of Iterations, Backward"),
-        ("learner.schedule.last_step=own", "Iterations has no setting 'last_step'"),
+        ("learner.schedule.last_step=own", "'last_step'. Backward has .*learner.schedule=Backward"),
         ("learner.budget_range=1", r"learner.budget_range must be a list such as \[1, 2\]; got 1"),
-        ("learner.budget_range=[0, 1, 2]", "learner.budget_range must be a list of 2"),
-        ("learner.model.labels=both", "learner.model.labels must be one of uniform, stored"),
-        ("exploration.optimism=-1", "optimism must be from 0 on; got -1.0"),
+        ("learner.budget_range=[0, 1, 2]", r"learner.budget_range .* 2 .* 3; got \(0, 1, 2\)"),
+        ("learner.budget_range=[0]", r"learner.budget_range\[1\] is missing"),
+        ('learner.budget_range=[0, "x"]', r"learner.budget_range\[1\] must be a number; got 'x'"),
+        (
+            "learner.model.labels=both",
+            "learner.model.labels must be 'uniform' or 'stored'; got 'both'",
+        ),
+        ("exploration.optimism=-1", "exploration.optimism must be from 0 on; got -1.0"),
         ("learner.model.regression.keep_moments=1", "keep_moments must be true or false; got 1"),
         ("env.id=3", "env.id must be a word; got 3"),
         ("env.settings=3", "env.settings must be settings by name; got 3"),
@@ -240,6 +249,44 @@ def test_settings_of_a_foreign_environment_are_taken_as_they_are():
 def test_a_wrong_setting_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         with_setting(SPEC, text)
+
+
+@pytest.mark.parametrize("name", ["corridors", "bmdp/Corridors-v0", "Mine-v0"])
+def test_a_setting_of_an_environment_is_changed_without_a_learner(name):
+    env = EnvConfig(name, {"observe_time": True})
+    assert with_env_setting(env, "env.height=5") == EnvConfig(name, env.settings | {"height": 5})
+    assert with_env_setting(env, "env.id=two-way").id == "two-way"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("env.heigt=5", "corridors has no setting 'heigt'. Did you mean 'height'?"),
+        ("learner.gamma=1", "for the environment here, env.a=b; got 'learner.gamma=1'"),
+        ("env=3", "env.a=b; got 'env=3'"),
+        ("env.id=3", "env.id must be a word; got 3"),
+    ],
+)
+def test_what_is_no_setting_of_an_environment_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        with_env_setting(EnvConfig("corridors"), text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": "x"}, "gamma .*; got 'x'"),
+        ({"gamma": True}, "gamma .*; got True"),
+        ({"gamma": 1.0, "budget_range": 3}, "budget_range .*; got 3"),
+        ({"gamma": 1.0, "budget_range": (0, "x")}, "budget_range .*; got 0 and 'x'"),
+        ({"gamma": 1.0, "budget_range": (0, 1, 2)}, "budget_range .*; got 0 and 1 and 2"),
+        ({"gamma": 1.0, "slope_cap": None}, "slope_cap .*; got None"),
+        ({"gamma": 1.0, "ensemble": 2.0}, r"ensemble .*; got 2\.0"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_python_too(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        BFTQConfig(**settings)
 
 
 # A learner of another kind
@@ -320,7 +367,7 @@ def test_a_log_has_no_settings_of_exploring(text):
 
 
 def test_a_schedule_that_is_chosen_by_itself_has_no_settings_yet():
-    with pytest.raises(ConfigError, match=r"say learner\.schedule=Iterations before"):
+    with pytest.raises(ConfigError, match=r"None.* 'n'\. .*learner\.schedule=Iterations before"):
         with_setting(of_log(BFTQConfig(gamma=1.0)), "learner.schedule.n=3")
 
 
@@ -330,7 +377,7 @@ def test_a_schedule_that_is_chosen_by_itself_has_no_settings_yet():
         ("learner=Lagrangian", "got 'Lagrangian'. Did you mean 'LagrangianConfig'?"),
         ("learner=FTQConfg", "got 'FTQConfg'. Did you mean 'FTQConfig'?"),
         ("learner=KernelModel", "BFTQConfig, FTQConfig, LagrangianConfig; got 'KernelModel'"),
-        ("learner=7", "must be one of BFTQConfig, FTQConfig, LagrangianConfig, or settings with"),
+        ("learner=7", "must be one of BFTQConfig, FTQConfig, LagrangianConfig, .*; got 7"),
         ("learner.plays=carried", "LagrangianConfig has it: say learner=LagrangianConfig before"),
         ("learner.plys=carried", "BFTQConfig has no setting 'plys'"),
     ],
@@ -343,7 +390,7 @@ def test_a_wrong_kind_is_refused(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learner.plays=dice", "learner.plays must be one of carried, mixture"),
+        ("learner.plays=dice", "learner.plays must be 'carried' or 'mixture'; got 'dice'"),
         ("learner.n_budgets=5", "has no setting 'n_budgets'. BFTQConfig has it"),
         ("learner.prices=[1, -1]", "prices must be different numbers from 0 on"),
         ("held_out=1", "held_out must be from 0 to below 1"),

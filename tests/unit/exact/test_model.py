@@ -150,7 +150,7 @@ def test_saving_does_not_overwrite_unless_asked(tmp_path):
     FiniteBMDP(**PAIR).save(path, overwrite=True)
     assert FiniteBMDP.load(path).n_states == 2
     with pytest.raises(StoreError, match="cannot be written"):
-        FiniteBMDP(**LOOP).save(tmp_path / "nowhere" / "model.npz")
+        FiniteBMDP(**LOOP).save(path / "model.npz")
     assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
 
 
