@@ -14,7 +14,7 @@ import typer
 
 from bmdp import BmdpError
 from bmdp.cli.main import app
-from bmdp.cli.values import parse_seeds
+from bmdp.cli.options import parse_seeds
 from bmdp.experiments.running.spec import asked_spec
 from pages.reading import ROOT
 
@@ -33,10 +33,11 @@ class RuleError(Exception):
 
 
 class NotWhole(RuleError):
-    """Something is missing, as where a sentence speaks of `bmdp train`."""
+    """Something is missing, as where a sentence speaks of `bmdp fit`."""
 
 
-NEEDED = {"train": (("out", "resume"),), "solve": (("model", "textbook_name"),)}
+FITS = ("fit", "train")  # the same verb
+NEEDED = {"solve": (("model", "textbook_name"),)} | dict.fromkeys(FITS, (("out", "resume"),))
 """What verbs refuse to do without, at least one of each."""
 
 
@@ -85,18 +86,19 @@ def check_experiment(values):
 def small(verb, words):
     """The same command with less work.
 
-    `run`: the smallest preset and one seed. `train`: few episodes and rounds.
-    `evaluate`: few episodes. Wherever a device or a number of workers is given: the CPU, and one.
+    `run`: the smallest preset and one seed. `fit`: few episodes and rounds.
+    `evaluate` and `calibrate`: few episodes. Wherever a device or a number of workers is given: the
+    CPU, and one.
     """
     words = list(words)
     if verb == "run":
         for option, value in SMALL_RUN.items():
             words = with_option(words, option, value)
         return words
-    if verb == "train" and "--resume" not in words and "--data" not in words:
+    if verb in FITS and "--resume" not in words and "--data" not in words:
         words = with_option(words, "--episodes", str(N_EXPLORED))
         words += [f"--set={setting}" for setting in SMALL_EXPLORATION]
-    if verb == "evaluate":
+    if verb in ("evaluate", "calibrate"):
         words = with_option(words, "--episodes", str(N_PLAYED))
     for option, value in (("--device", "cpu"), ("--workers", "1")):
         words = with_option(words, option, value) if value_of(words, option) else words

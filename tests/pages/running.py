@@ -22,9 +22,9 @@ import gymnasium
 
 import commands
 from bmdp import storage
-from bmdp.cli.progress import TrainingProgress
+from bmdp.cli.options import INTERRUPTED
+from bmdp.cli.progress import Progress
 from bmdp.cli.run_progress import RunProgress
-from bmdp.cli.train import INTERRUPTED
 from bmdp.models.regressor import REGRESSORS
 from pages.inputs import make_input
 from pages.reading import ROOT, PageError, read_page
@@ -184,14 +184,14 @@ class Reader:
             for name in set(REGRESSORS) - self.regressors:  # another process does not know them
                 patches.delitem(REGRESSORS, name)
             if stops:
-                patches.setattr(TrainingProgress, "__call__", _interrupt)
+                patches.setattr(Progress, "update", _interrupt)
                 patches.setattr(RunProgress, "show", _interrupt)
             result = commands.run(*words)
         told = f"run as: {shlex.join(['bmdp', *words])}\n{result.output}"
         wanted = INTERRUPTED if stops else 0
         require(result.exit_code == wanted, f"it ended with {result.exit_code}; {told}")
         require(result.output.strip(), f"it printed nothing; {told}")
-        as_written = written in (None, words) and words[0] != "train"
+        as_written = written in (None, words) and words[0] not in ("fit", "train")
         printed = {_plain(line, as_written) for line in result.output.splitlines()}
         for line in map(_with_small_command, shown):
             is_there = line.strip() == "..." or _plain(line, as_written) in printed

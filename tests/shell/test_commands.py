@@ -46,7 +46,7 @@ def followed(text, tmp_path, monkeypatch):
 
 def test_commands_find_what_those_before_them_made(tmp_path, monkeypatch):
     text = """
-With `bmdp train --data log.parquet --gamma 1 --out run` from a log, or
+With `bmdp fit --data log.parquet --gamma 1 --out run` from a log, or
 
 ```
 # by exploring
@@ -104,6 +104,8 @@ $ bmdp run theory --out x
         ("run x --seeds=3,4 --out y", "run x --seeds=0:1 --out y --preset smoke --device cpu"),
         ("evaluate run --device cuda --workers 4 --episodes 9", None),
         ("train --resume run", "train --resume run"),
+        ("fit --data x.npz --workers 2", "fit --data x.npz --workers 1"),
+        ("calibrate run --out x", "calibrate run --out x --episodes 50"),
         ("report run", "report run"),
     ],
 )
@@ -123,6 +125,9 @@ def test_commands_are_made_small_where_they_are_not(command, smaller):
         ("bmdp evaluate run --episodes many", "--episodes"),
         ("bmdp evaluate", "Missing argument"),
         ("bmdp train corridors", "needs out or resume"),
+        ("bmdp fit corridors", "needs out or resume"),
+        ("bmdp calibrate run --confidnce 0.9", "bmdp calibrate has no option --confidnce"),
+        ("bmdp calibrate run", "Missing option '--out'"),
         ("bmdp trian corridors --out run", "bmdp has no verb 'trian'"),
         ("bmdp run slot-filing --preset quick --out x", "Did you mean 'slot-filling'?"),
         ("bmdp run slot-filling --preset qick --out x", "Did you mean 'quick'?"),

@@ -2,79 +2,88 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from gymnasium.envs.registration import EnvSpec
 
-from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
-from bmdp.cli.progress import episode_bar
-from bmdp.cli.tables import print_columns
-from bmdp.cli.values import AsJson, parse_budgets
-from bmdp.envs import Corridors, SlotFilling, corridors, slot_filling
+from bmdp.arrays import FloatArray
+from bmdp.cli.options import (
+    AsJson,
+    Budgets,
+    EnvName,
+    EnvSettings,
+    RunPath,
+    Seed,
+    Workers,
+    open_run,
+    parse_budgets,
+    print_columns,
+    print_json,
+)
+from bmdp.cli.progress import Progress
+from bmdp.envs import known_frontier
 from bmdp.errors import ConfigError
-from bmdp.evaluation import DialReport, Evaluation, measure_dial
+from bmdp.evaluation import Evaluation, measure_dial
 from bmdp.evaluation import evaluate as play_episodes
-from bmdp.frontier import Frontier
 from bmdp.policies import BudgetedPolicy
 from bmdp.storage import SPEC
 
-RESOLUTION = 17  # of the grid of corridors, which takes seconds; its own value is 1 % off
-N_BINS = 4  # of the scores of slot-filling
-
-
-@dataclass(frozen=True)
-class Optimum:
-    """The best that can be had, or why it is not known."""
-
-    frontier: Frontier | None
-    source: str
+SCORES = ("score", "overshoot", "dial_error")
+MEASURES = ("mean_score", "worst_overshoot", "mean_dial_error")
 
 
 def evaluate(  # noqa: PLR0913
     run: RunPath,
-    budgets: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NUMBER|LOW:HIGH:STEP",
-            help="Budgets to ask for; may be repeated; a range includes both ends. "
-            "Without: eleven from end to end of what the policy takes.",
-        ),
-    ] = None,
+    budgets: Budgets = None,
     episodes: Annotated[int, typer.Option(min=1, help="Played at each budget.")] = 20_000,
     env: EnvName = None,
     setting: EnvSettings = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that play episodes.")] = 1,
+    workers: Workers = 1,
     device: Annotated[
         str, typer.Option(help="cpu, cuda or auto; of a learned policy; a GPU takes one worker.")
     ] = "cpu",
-    seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Play a policy at several budgets: what was asked, what was paid, and what was earned."""
     asked = parse_budgets(budgets or (), option="--budgets")
     policy, spec = open_run(run, env, setting or ())
     policy = _on_device(policy, device, workers)
-    low, high = policy.budget_range
-    optimum = known_optimum(spec)
-    with episode_bar("episodes") as progress:
+    with Progress("evaluating", unit="episodes") as progress:
         found = play_episodes(
             policy,
             spec,
-            budgets=asked or np.linspace(low, high, 11),
+            budgets=asked or np.linspace(*policy.budget_range, 11),
             n_episodes=episodes,
             seed=seed,
             workers=workers,
-            progress=progress,
+            progress=progress.update,
         )
-    report = None if optimum.frontier is None else measure_dial(found, optimum.frontier)
-    columns = _columns(found, report) | _predicted(run, found)
-    (_print_json if as_json else _print_table)(found, report, optimum, columns)
+    with Progress("finding the optimum"):
+        true, source = known_frontier(spec)
+    columns = _columns(found) | _predicted(run, found)
+    measures: dict[str, Any] = {}
+    if true is not None:
+        report = measure_dial(found, true.frontier)
+        columns |= {name: getattr(report, name) for name in SCORES}
+        measures = {name: getattr(report, name) for name in MEASURES}
+    if as_json:
+        rows = [
+            {name: float(values[i]) for name, values in columns.items()}
+            for i in range(len(found.budgets))
+        ]
+        about = {"env": found.env, "gamma": found.gamma, "episodes": found.n_episodes}
+        about |= {"seed": found.seed, "confidence": found.confidence, "optimum": source}
+        print_json({**about, "rows": rows, **measures})
+        return
+    _print_tables(columns, found.confidence)
+    typer.echo(f"{found.n_episodes:,} episodes a budget in {found.env}, gamma {found.gamma:g}")
+    if measures:
+        told = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in measures.items())
+        typer.echo(", ".join(told))
+    typer.echo(source)
 
 
 def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPolicy:
@@ -93,35 +102,16 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
     return on_gpu
 
 
-def known_optimum(spec: EnvSpec) -> Optimum:
-    """Returns the true frontier of an environment, where it can be computed in seconds."""
-    settings = spec.kwargs
-    if spec.id == "bmdp/Corridors-v0" and set(settings) <= {"observe_time"}:
-        true = corridors.true_frontier(
-            Corridors(**settings), resolution=RESOLUTION, max_disagreement=0.02
-        )
-        how = f"corridors on a grid of resolution {RESOLUTION}"
-    elif spec.id == "bmdp/SlotFilling-v0" and set(settings) <= {"features"}:
-        true = slot_filling.true_frontier(SlotFilling(**settings), n_bins=N_BINS)
-        how = f"slot-filling with scores in {N_BINS} bins"
-    else:
-        return Optimum(None, "no optimum known")
-    return Optimum(true.frontier, f"optimum: {how}, rewards within {true.reward_error:.2g}")
-
-
-def _columns(found: Evaluation, report: DialReport | None) -> dict[str, Any]:
-    """What is told of each budget, `[B]` each; costs and rewards are discounted."""
+def _columns(found: Evaluation) -> dict[str, FloatArray]:
+    """Measures of each budget, `[B]` each; costs and rewards are discounted."""
     columns = {"budget": found.budgets}
     for name in ("cost", "reward"):
         for end, suffix in (("mean", ""), ("low", "_low"), ("high", "_high")):
             columns[name + suffix] = getattr(found, f"discounted_{name}_{end}")
-    columns["infeasible_share"] = found.infeasible_share
-    if report is not None:
-        columns |= {name: getattr(report, name) for name in ("score", "overshoot", "dial_error")}
-    return columns
+    return columns | {"infeasible_share": found.infeasible_share}
 
 
-def _predicted(run: Path, found: Evaluation) -> dict[str, Any]:
+def _predicted(run: Path, found: Evaluation) -> dict[str, FloatArray]:
     """What the run predicted from episodes that it held out, `[B]` each, if it did."""
     from bmdp.learn.runs import RunFolder
 
@@ -134,61 +124,16 @@ def _predicted(run: Path, found: Evaluation) -> dict[str, Any]:
     }
 
 
-def _print_table(
-    found: Evaluation, report: DialReport | None, optimum: Optimum, columns: dict[str, Any]
-) -> None:
-    def told(name: str, form: str) -> list[str]:
+def _print_tables(columns: dict[str, FloatArray], confidence: float) -> None:
+    def told(name: str, form: str = ".3f") -> list[str]:
         return [format(value, form) for value in columns[name]]
 
-    ends = zip(told("cost_low", ".3f"), told("cost_high", ".3f"), strict=True)
-    asked, cost, reward = told("budget", "g"), told("cost", ".3f"), told("reward", ".4g")
-    shown = {
-        "asked": asked,
-        "cost": cost,
-        f"{found.confidence:.0%} interval": [f"{low} to {high}" for low, high in ends],
-        "reward": reward,
-    }
-    for name in ("score", "overshoot", "dial_error"):
-        if name in columns:
-            shown[name.replace("_", " ")] = told(name, ".3f")
-    print_columns(shown)
+    asked, cost, reward = told("budget", "g"), told("cost"), told("reward", ".4g")
+    ends = zip(told("cost_low"), told("cost_high"), strict=True)
+    interval = {f"{confidence:.0%} interval": [f"{low} to {high}" for low, high in ends]}
+    scores = {name.replace("_", " "): told(name) for name in SCORES if name in columns}
+    print_columns({"asked": asked, "cost": cost, **interval, "reward": reward, **scores})
     if "predicted_cost" in columns:  # by itself, so that it fits in a narrow terminal
-        predicted = told("predicted_cost", ".3f"), told("predicted_reward", ".4g")
-        names = ("asked", "predicted cost", "cost", "predicted reward", "reward")
-        both = (asked, predicted[0], cost, predicted[1], reward)
-        print_columns(dict(zip(names, both, strict=True)))
-    lines = [f"{found.n_episodes:,} episodes a budget in {found.env}, gamma {found.gamma:g}"]
-    if report is not None:
-        lines.append(
-            f"mean score {report.mean_score:.3f}, worst overshoot {report.worst_overshoot:.3f}, "
-            f"mean dial error {report.mean_dial_error:.3f}"
-        )
-    for line in (*lines, optimum.source):
-        typer.echo(line)
-
-
-def _print_json(
-    found: Evaluation, report: DialReport | None, optimum: Optimum, columns: dict[str, Any]
-) -> None:
-    rows = [
-        {name: _finite(float(values[i])) for name, values in columns.items()}
-        for i in range(len(found.budgets))
-    ]
-    fields: dict[str, Any] = {
-        "env": found.env,
-        "gamma": found.gamma,
-        "episodes": found.n_episodes,
-        "seed": found.seed,
-        "confidence": found.confidence,
-        "optimum": optimum.source,
-        "rows": rows,
-    }
-    if report is not None:
-        for name in ("mean_score", "worst_overshoot", "mean_dial_error"):
-            fields[name] = _finite(getattr(report, name))
-    typer.echo(json.dumps(fields, indent=2, allow_nan=False))
-
-
-def _finite(number: float) -> float | None:
-    """A number as JSON has it, which has none for what is not finite."""
-    return number if math.isfinite(number) else None
+        predicted = {"predicted cost": told("predicted_cost"), "cost": cost}
+        predicted |= {"predicted reward": told("predicted_reward", ".4g"), "reward": reward}
+        print_columns({"asked": asked, **predicted})

@@ -1,28 +1,36 @@
 """The `bmdp` command: its verbs, and how errors end it.
 
 Exit codes: 0 fine; 1 an error of the user's, told in one line; 2 bad usage. Errors that nobody
-expected keep their traceback.
+expected keep their traceback. Verbs import inside of their functions what takes long to import, so
+that `bmdp --help` does not wait for torch or matplotlib.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from bmdp import BmdpError, __version__
+from bmdp.cli.calibrate import calibrate
 from bmdp.cli.envs import envs
 from bmdp.cli.evaluate import evaluate
+from bmdp.cli.fit import fit
 from bmdp.cli.play import play
 from bmdp.cli.report import report
 from bmdp.cli.run import run
 from bmdp.cli.solve import solve
-from bmdp.cli.train import train
 
 
 class Verbs(TyperGroup):
     """Runs a verb, and tells errors of the library in one line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keeps the whole command line as `ctx.obj`, for those who write it down."""
+        ctx.obj = shlex.join(["bmdp", *args])
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the verb that was asked for."""
@@ -59,9 +67,11 @@ def bmdp(
 
 app.command()(envs)
 app.command()(solve)
-app.command()(train)
+app.command()(fit)
+app.command("train", help="The same as bmdp fit.")(fit)
 app.command()(evaluate)
 app.command()(play)
+app.command()(calibrate)
 app.command()(run)
 app.command()(report)
 

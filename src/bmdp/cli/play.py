@@ -16,9 +16,15 @@ import typer
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from bmdp.cli.opening import EnvName, EnvSettings, RunPath, open_run
-from bmdp.cli.pictures import require_place, write_picture
-from bmdp.cli.values import AsJson
+from bmdp.cli.options import (
+    AsJson,
+    EnvName,
+    EnvSettings,
+    RunPath,
+    open_run,
+    require_place,
+    write_picture,
+)
 from bmdp.envs import TwoWay
 from bmdp.envs.gym import Episodes
 from bmdp.envs.two_way import film

@@ -1,86 +1,200 @@
-"""How far a training run is, on stderr: live in a terminal, a few lines elsewhere."""
+"""How far some work is, on stderr: bars on a terminal, now and then a line elsewhere.
+
+Verbs hand `Progress.update` to library functions, which call it with what is done and what there is
+to do. Work of less than two seconds shows nothing. The time left is estimated by the share that was
+done since the work began here: what a run had done before it was resumed took no time now.
+"""
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
 
-from bmdp.experiments.running.pace import all_work, most_iterations, work_done
+SILENCE = 2.0
+"""Seconds of work of which nothing is shown."""
 
-if TYPE_CHECKING:
-    from bmdp.learn.explore import RunRecord
-    from bmdp.learn.learners import Learner
+BEAT = 0.5
+"""Seconds between two looks at the clock."""
 
-_SILENCE = 30.0  # seconds of iterations after which there is a line, whichever they are
+_GROWTH, _LONGEST = 0.5, 600.0  # until the next line: half of the time gone, 10 minutes at most
 
 
-class TrainingProgress:
-    """Shows records as they come."""
+@dataclass
+class _Work:
+    """One thing that is under way."""
 
-    def __init__(self, n_rounds: int, learner: Learner) -> None:
-        """Of a run of so many rounds."""
-        self._learner, self.n_rounds = learner, n_rounds
-        self.n_iterations = most_iterations(learner, None)
-        self._console = Console(stderr=True, soft_wrap=True)
-        self._begin = time.monotonic()
-        self._first: float | None = None  # share done before the first record
-        self._seconds = 0.0  # since the last line
-        self._bar: tuple[Progress, TaskID] | None = None
-
-    @contextmanager
-    def shown(self) -> Iterator[TrainingProgress]:
-        """Shows a bar while it lasts, if stderr is a terminal."""
-        if not self._console.is_terminal:
-            yield self
-            return
-        columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
-        with Progress(*columns, console=self._console, transient=True) as progress:
-            self._bar = progress, progress.add_task("starting", total=self._work)
-            yield self
-
-    def __call__(self, record: RunRecord) -> None:
-        """Takes a record."""
-        row = {"kind": record.kind, **record.as_dict()}
-        if record.kind == "iteration":
-            self.n_iterations = most_iterations(self._learner, row)
-        if self._bar is None:
-            self._print(record, row)
-            return
-        progress, bar = self._bar
-        done = work_done(row, self.n_rounds, self.n_iterations)
-        text = f"round {record.round + 1}/{self.n_rounds}  {_told(record, self.n_iterations)}"
-        text = f"{text}  {self._left(done / self._work)}"
-        progress.update(bar, completed=done, total=self._work, description=text)
+    name: str
+    begin: float  # time
+    before: float  # share that was done then
+    done: float = 0.0
+    total: float | None = None
+    since: float = 0.0  # time of the last update
+    text: str = ""
+    bar: TaskID | None = None
 
     @property
-    def _work(self) -> float:
-        """All of it, as far as is known."""
-        return all_work(self.n_rounds, self.n_iterations)
+    def share(self) -> float | None:
+        return None if not self.total else min(self.done / self.total, 1.0)
 
-    def _print(self, record: RunRecord, row: dict[str, Any]) -> None:
-        """A line for each collection and for the iterations of a round, or of some time."""
-        name = f"round {record.round + 1}/{self.n_rounds}"
-        self._seconds += row["seconds"]
-        if row.get("is_last", True) or self._seconds >= _SILENCE:
-            told = f"{name}: {_told(record, self.n_iterations)}, {self._seconds:.1f} s"
-            self._console.print(told, highlight=False)
-            self._seconds = 0.0
+    def left(self, now: float) -> float | None:
+        """Seconds that the rest will take at the pace so far, once a part of it is done."""
+        share = self.share
+        if share is None or share <= self.before:
+            return None
+        pace = (self.since - self.begin) / (share - self.before)
+        return max(pace * (1 - share) - (now - self.since), 0.0)
 
-    def _left(self, share: float) -> str:
-        """How long it will take, going by how long it took."""
-        if self._first is None:
-            self._first = share
-            self._begin = time.monotonic()
-            return ""
-        if share <= self._first:
-            return ""
-        seconds = (time.monotonic() - self._begin) / (share - self._first)
-        return f"{clock(seconds * (1 - share))} left"
+
+class Progress:
+    """Shows how far some work is, while it lasts.
+
+    Args:
+        title: of the work, such as "evaluating".
+        unit: of what is counted, such as "episodes"; without, only the share is told.
+        before: share of the work that was done before, by a run that is resumed.
+        now: the clock.
+
+    >>> with Progress("evaluating", unit="episodes") as progress:
+    ...     progress.update(5_000, 20_000)
+    ...     progress.line()
+    'evaluating: 5,000 of 20,000 episodes, 25 %, 0:00 gone, about 0:00 left'
+    """
+
+    def __init__(
+        self,
+        title: str,
+        unit: str = "",
+        *,
+        before: float = 0.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._unit, self._now = title, unit, now
+        self._begin, self._due = now(), now() + SILENCE
+        self._works = {"": _Work("", self._begin, before)}
+        self._last = self._works[""]
+        self._console = Console(stderr=True, soft_wrap=True)
+        self._bars: Bars | None = None
+        self._has_told = False
+        self._lock, self._over = threading.RLock(), threading.Event()
+
+    def __enter__(self) -> Self:
+        # A thread, as work may take minutes between two updates.
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Takes the bars away; where lines were shown, one says that it is over."""
+        self._over.set()
+        with self._lock:
+            if self._bars is not None:
+                self._bars.stop()
+            elif self._has_told and kind is None:
+                self.note(f"{self._title}: done in {clock(self._now() - self._begin)}")
+
+    def update(
+        self, done: float, total: float | None = None, text: str = "", name: str = ""
+    ) -> None:
+        """Takes note of how far it is.
+
+        Args:
+            done: of the work so far.
+            total: all of it; None if nobody knows.
+            text: more on what is going on.
+            name: of one of several things that are done side by side, each with a bar of its own.
+                The first update of a name says what was done before. Lines tell of the work
+                without a name, if it has a total, else of the name that was updated last.
+        """
+        with self._lock:
+            work = self._works.get(name)
+            if work is None:
+                share = done / total if total else 0.0
+                work = self._works[name] = _Work(name, self._now(), share)
+            work.done, work.total, work.since, work.text = done, total, self._now(), text
+            self._last = work
+            self._show()
+
+    def note(self, text: str) -> None:
+        """Prints a line on stderr, above the bars."""
+        self._console.print(text, highlight=False, markup=False)
+
+    def line(self) -> str:
+        """How far it is, in a line."""
+        work = self._works[""] if self._works[""].total else self._last
+        return f"{f'{self._title} {work.name}'.rstrip()}: {self._status(work)}"
+
+    def _status(self, work: _Work) -> str:
+        share, now = work.share, self._now()
+        told = []
+        if self._unit and work.total is not None:
+            told.append(f"{work.done:,.0f} of {work.total:,.0f} {self._unit}")
+        if share is not None:
+            told.append(f"{math.floor(100 * share)} %")
+        told.append(f"{clock(now - work.begin)} gone")
+        left = work.left(now)
+        if left is not None:
+            told.append(f"about {clock(left)} left")
+        return ", ".join([*told, work.text] if work.text else told)
+
+    def _watch(self) -> None:
+        while not self._over.wait(BEAT):
+            with self._lock:
+                self._show()
+
+    def _show(self) -> None:
+        """Shows what is due, if it is not over."""
+        gone = self._now() - self._begin
+        if self._over.is_set() or gone < SILENCE:
+            return
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._draw()
+        elif self._now() >= self._due:
+            self.note(self.line())
+            self._has_told = True
+            self._due = self._now() + min(_GROWTH * gone, _LONGEST)
+
+    def _draw(self) -> None:
+        """Brings the bars up to date; those of names that are done go away."""
+        if self._bars is None:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), _Status(self))
+            self._bars = Bars(*columns, console=self._console, transient=True)
+            self._bars.start()
+        for work in self._works.values():
+            if not work.name and work.total is None and len(self._works) > 1:
+                continue
+            if work.bar is None:
+                title = work.name or self._title
+                work.bar = self._bars.add_task(title, total=None, work=work)
+            is_over = bool(work.name) and work.share == 1.0
+            self._bars.update(work.bar, completed=work.done, total=work.total, visible=not is_over)
+
+
+class _Status(ProgressColumn):
+    """Numbers beside a bar, which change as time goes by."""
+
+    max_refresh = 0.5
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        super().__init__()
+
+    def render(self, task: Task) -> Text:
+        """Numbers of a bar."""
+        return Text(self._progress._status(task.fields["work"]))
 
 
 def clock(seconds: float) -> str:
@@ -92,30 +206,3 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def _told(record: RunRecord, n_iterations: int) -> str:
-    """A record in a few words."""
-    from bmdp.learn.explore import CollectionRecord, RoundRecord  # torch takes long to import
-
-    if isinstance(record, CollectionRecord):
-        return (
-            f"{record.transitions:,} transitions, reward {record.reward:.3g} "
-            f"and cost {record.cost:.3g} an episode"
-        )
-    if isinstance(record, RoundRecord):
-        loss = record.of.delta if record.of.last_loss is None else record.of.last_loss
-        return f"iteration {record.of.iteration + 1}/{n_iterations}, loss {loss:.3g}"
-    return f"prediction from {record.n_episodes:,} held-out episodes"
-
-
-@contextmanager
-def episode_bar(name: str) -> Iterator[Any]:
-    """Gives what shows how many episodes were played, or None where stderr is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task(name, total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)

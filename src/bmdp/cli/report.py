@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bmdp.cli.tables import print_columns
-from bmdp.cli.values import AsJson
+from bmdp.cli.options import AsJson, print_columns
 
 if TYPE_CHECKING:
     from bmdp.report.section import Section

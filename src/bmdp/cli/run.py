@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bmdp.cli.options import INTERRUPTED, AsJson, parse_seeds
 from bmdp.cli.run_progress import RunProgress
-from bmdp.cli.train import INTERRUPTED
-from bmdp.cli.values import AsJson, parse_seeds
 from bmdp.experiments.catalog import CATALOG
 
 if TYPE_CHECKING:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from io import BytesIO
@@ -14,12 +11,17 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from bmdp.cli.pictures import require_place, write_picture
-from bmdp.cli.values import AsJson, parse_budgets
+from bmdp.cli.options import (
+    AsJson,
+    parse_budgets,
+    print_columns,
+    print_json,
+    require_place,
+    write_picture,
+)
+from bmdp.cli.progress import Progress
 from bmdp.errors import ConfigError
 from bmdp.exact import (
     CMDPSolution,
@@ -51,23 +53,13 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True)
-class Question:
-    """What was asked."""
-
-    model: FiniteBMDP
-    start: int
-    method: Method
-    budgets: list[float]  # none: the vertices of the frontier
-    n_grid: int  # of bvi
-
-
-@dataclass(frozen=True)
 class Answer:
-    """What was found."""
+    """What budgets buy, and how it was found."""
 
-    outcomes: dict[float, Mixture | CMDPSolution]  # by budget
+    bought: dict[float, Mixture | CMDPSolution]  # by budget
     frontier: Frontier | None = None
     converged: bool | None = None  # None where the method does not iterate
+    notes: tuple[str, ...] = ()
 
 
 def solve(  # noqa: PLR0913
@@ -113,74 +105,72 @@ def solve(  # noqa: PLR0913
     if (model is None) == (textbook_name is None):
         raise typer.BadParameter("give MODEL or --textbook NAME, one of the two.")
     if plot is not None:
-        _check_picture(plot, force)
+        if plot.suffix.lower() not in PICTURES:
+            raise ConfigError(f"--plot must end in {' or '.join(PICTURES)}; got '{plot}'.")
+        require_place(plot, force)
     budgets = parse_budgets(budget or ())
-    known, own_start = _load(model, textbook_name)
-    question = Question(known, own_start if start is None else start, method, budgets, grid)
-    answer = _answer(question)
-    print_answer = _print_json if as_json else _print_table
-    print_answer(question, answer)
+    if model is not None:
+        known, own_start = FiniteBMDP.load(model), 0
+    else:
+        problem = textbook.problem(str(textbook_name))
+        known, own_start = problem.model, problem.start
+    first = own_start if start is None else start
+    known.start_distribution(first)  # before any work: is it a state?
+    with Progress("solving", unit="budgets" if method is Method.LP else "") as progress:
+        answer = _answer(method, known, first, budgets, grid, progress.update)
+    for note in answer.notes:
+        typer.echo(f"{method}: {note}", err=True)
+    if as_json:
+        _print_json(method, known, first, answer)
+    else:
+        _print_table(method, answer)
     if plot is not None:
         _draw(answer, plot, force)
 
 
-def _load(path: Path | None, textbook_name: str | None) -> tuple[FiniteBMDP, int]:
-    """Returns a model and its own start."""
-    if path is not None:
-        return FiniteBMDP.load(path), 0
-    problem = textbook.problem(str(textbook_name))
-    return problem.model, problem.start
+def _answer(
+    method: Method,
+    model: FiniteBMDP,
+    start: int,
+    budgets: Sequence[float],
+    n_grid: int,
+    update: Callable[..., None],
+) -> Answer:
+    """Solves; without budgets, for the vertices of the frontier, or for five from end to end."""
+
+    def show(iteration: int, residual: float) -> None:
+        total = model.horizon  # else nobody knows when the values will have settled
+        update(iteration, total, text=f"iteration {iteration}, residual {residual:.3g}")
+
+    if method is Method.LP:
+        asked = budgets or _from_end_to_end(optimal_frontier(model, start=start))
+        bought: dict[float, Mixture | CMDPSolution] = {}
+        for number, beta in enumerate(asked):
+            update(number, len(asked))
+            bought[beta] = solve_cmdp(model, start=start, budget=beta)
+        return Answer(bought)
+    if method is Method.OPTIMAL:
+        frontier = optimal_frontier(model, start=start)
+        return Answer(_mixtures(frontier, budgets), frontier)
+    if method is Method.ALLOCATION:
+        allocation = allocate_budgets(model, progress=show)
+        frontier, notes = allocation.frontier(start), (_verdict(allocation),)
+        is_done = allocation.converged
+        return Answer(_mixtures(frontier, budgets), frontier, is_done, () if is_done else notes)
+    low, high = cost_range(model)
+    beta_grid = np.unique(np.linspace(low, high, n_grid))  # one budget if low is high
+    solution = budgeted_value_iteration(model, beta_grid, progress=show)
+    frontier = solution.frontier(start)
+    bought = _mixtures(frontier, budgets or _from_end_to_end(frontier))
+    limit = "the paper's operator can stay below the optimum; compare --method optimal"
+    return Answer(bought, frontier, solution.converged, (_verdict(solution), limit))
 
 
-def _answer(question: Question) -> Answer:
-    """Solves, by the method asked for."""
-    question.model.start_distribution(question.start)  # before any work: is it a state?
-    solvers = {
-        Method.BVI: _by_bvi,
-        Method.OPTIMAL: _by_optimal,
-        Method.LP: _by_lp,
-        Method.ALLOCATION: _by_allocation,
-    }
-    return solvers[question.method](question)
-
-
-def _by_optimal(question: Question) -> Answer:
-    frontier = optimal_frontier(question.model, start=question.start)
-    return Answer(_mixtures(frontier, question.budgets), frontier)
-
-
-def _by_lp(question: Question) -> Answer:
-    budgets = question.budgets
-    if not budgets:
-        budgets = _from_end_to_end(optimal_frontier(question.model, start=question.start))
-    return Answer({b: solve_cmdp(question.model, start=question.start, budget=b) for b in budgets})
-
-
-def _by_allocation(question: Question) -> Answer:
-    with _progress("allocation") as progress:
-        solution = allocate_budgets(question.model, progress=progress)
-    if not solution.converged:
-        _note(
-            f"allocation: NOT converged, residual {solution.residuals[-1]:.3g} after "
-            f"{len(solution.residuals)} iterations"
-        )
-    frontier = solution.frontier(question.start)
-    return Answer(_mixtures(frontier, question.budgets), frontier, solution.converged)
-
-
-def _by_bvi(question: Question) -> Answer:
-    low, high = cost_range(question.model)
-    beta_grid = np.unique(np.linspace(low, high, question.n_grid))  # one budget if low is high
-    with _progress("bvi") as progress:
-        solution = budgeted_value_iteration(question.model, beta_grid, progress=progress)
-    _note(
-        f"bvi: {'converged' if solution.converged else 'NOT converged'} after "
+def _verdict(solution: Any) -> str:
+    return (
+        f"{'converged' if solution.converged else 'NOT converged'} after "
         f"{len(solution.residuals)} iterations, last residual {solution.residuals[-1]:.3g}"
     )
-    _note("bvi: the paper's operator can stay below the optimum; compare --method optimal")
-    frontier = solution.frontier(question.start)
-    budgets = question.budgets or _from_end_to_end(frontier)
-    return Answer(_mixtures(frontier, budgets), frontier, solution.converged)
 
 
 def _from_end_to_end(frontier: Frontier) -> list[float]:
@@ -194,79 +184,43 @@ def _mixtures(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Mixtu
     return {beta: hull_mixture(frontier, beta) for beta in budgets or frontier.costs.tolist()}
 
 
-def _note(text: str) -> None:
-    typer.echo(text, err=True)
+def _print_table(method: Method, answer: Answer) -> None:
+    all_bought = answer.bought.values()
+    numbers = {"budget": [*answer.bought]}
+    numbers |= {name: [getattr(b, name) for b in all_bought] for name in ("reward", "cost")}
+    columns: dict[str, list[Any]] = {n: [f"{v:.6g}" for v in vs] for n, vs in numbers.items()}
+    columns["status"] = [Text(b.status.name, COLOURS[b.status]) for b in all_bought]
+    if method is Method.LP:
+        columns["multiplier"] = [f"{getattr(b, 'multiplier', 0.0):.6g}" for b in all_bought]
+    print_columns(columns, left=("status",))
 
 
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, float], None] | None]:
-    """Shows iterations on stderr if that is a terminal; gives None if it is not."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with console.status(f"{name} ...") as status:
-        yield lambda iteration, residual: status.update(
-            f"{name}: iteration {iteration}, residual {residual:.3g}"
-        )
-
-
-def _print_table(question: Question, answer: Answer) -> None:
-    table = Table()
-    multiplier = ("multiplier",) if question.method is Method.LP else ()
-    for name in ("budget", "reward", "cost", "status", *multiplier):
-        table.add_column(name, justify="left" if name == "status" else "right", overflow="fold")
-    for budget, bought in answer.outcomes.items():
-        status = Text(bought.status.name, COLOURS[bought.status])
-        numbers = [f"{value:.6g}" for value in (budget, bought.reward, bought.cost)]
-        price = (f"{bought.multiplier:.6g}",) if isinstance(bought, CMDPSolution) else ()
-        table.add_row(*numbers, status, *price)
-    Console().print(table)
-
-
-def _print_json(question: Question, answer: Answer) -> None:
-    known, frontier = question.model, answer.frontier
+def _print_json(method: Method, model: FiniteBMDP, start: int, answer: Answer) -> None:
+    rows = []
+    for beta, bought in answer.bought.items():
+        row = {"budget": beta, "reward": bought.reward, "cost": bought.cost}
+        price = {"multiplier": bought.multiplier} if isinstance(bought, CMDPSolution) else {}
+        rows.append({**row, "status": bought.status.name, **price})
     fields: dict[str, Any] = {
-        "method": question.method.value,
-        "start": question.start,
-        "gamma": known.gamma,
-        "horizon": known.horizon,
-        "states": known.n_states,
-        "actions": known.n_actions,
+        "method": method.value,
+        "start": start,
+        "gamma": model.gamma,
+        "horizon": model.horizon,
+        "states": model.n_states,
+        "actions": model.n_actions,
         "converged": answer.converged,
-        "rows": [_row(budget, bought) for budget, bought in answer.outcomes.items()],
+        "rows": rows,
     }
-    if frontier is not None:
-        fields["frontier"] = {
-            "costs": frontier.costs.tolist(),
-            "rewards": frontier.rewards.tolist(),
-        }
-    typer.echo(json.dumps(fields, indent=2, allow_nan=False))
-
-
-def _row(budget: float, bought: Mixture | CMDPSolution) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "budget": budget,
-        "reward": bought.reward,
-        "cost": bought.cost,
-        "status": bought.status.name,
-    }
-    if isinstance(bought, CMDPSolution):
-        row["multiplier"] = bought.multiplier if math.isfinite(bought.multiplier) else None
-    return row
-
-
-def _check_picture(path: Path, force: bool) -> None:
-    """Finds out what is wrong with a picture's name before any work is done."""
-    if path.suffix.lower() not in PICTURES:
-        raise ConfigError(f"--plot must end in {' or '.join(PICTURES)}; got '{path}'.")
-    require_place(path, force)
+    if answer.frontier is not None:
+        costs, rewards = answer.frontier.costs.tolist(), answer.frontier.rewards.tolist()
+        fields["frontier"] = {"costs": costs, "rewards": rewards}
+    print_json(fields)
 
 
 def _draw(answer: Answer, path: Path, force: bool) -> None:
     from bmdp.report.figures import curve_figure  # matplotlib takes long to import
 
     picture = BytesIO()
-    figure = curve_figure(answer.frontier, answer.outcomes)
+    figure = curve_figure(answer.frontier, answer.bought)
     figure.savefig(picture, format=path.suffix[1:].lower(), dpi=150)
     write_picture(path, picture.getvalue(), force)

@@ -5,6 +5,7 @@ from bmdp.envs.adapters import CostFunction, SixTupleAdapter, VectorRewardAdapte
 from bmdp.envs.check import CostEnvReport, check_cost_env
 from bmdp.envs.corridors import Corridors
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
+from bmdp.envs.optimum import known_frontier
 from bmdp.envs.registry import ENV_IDS
 from bmdp.envs.registry import register as _register
 from bmdp.envs.scripted import ScriptedPolicy
@@ -27,6 +28,7 @@ __all__ = [
     "VectorRewardAdapter",
     "check_cost_env",
     "corridors",
+    "known_frontier",
     "slot_filling",
     "two_way",
 ]

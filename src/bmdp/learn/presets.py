@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bmdp.checks import require_name
+from bmdp.envs import ENV_IDS
+from bmdp.envs.slots import find_spec, open_slots
 from bmdp.learn.fit import Backward, Iterations
 from bmdp.learn.learners import BFTQConfig, FTQConfig
 from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
@@ -39,6 +41,30 @@ def preset(name: str) -> TrainingSpec:
     """
     require_name("preset", name, PRESETS)
     return PRESETS[name]()
+
+
+def exploring_spec(env: str, name: str | None = None) -> TrainingSpec:
+    """Returns settings to learn in an environment by exploring.
+
+    Args:
+        env: id, or short name.
+        name: of a preset; without, that of the environment, and plain settings with its own
+            discount if it has none.
+
+    Raises:
+        ConfigError: if there is no such environment, or preset, with the nearest one.
+
+    >>> exploring_spec("bmdp/Corridors-v0") == preset("corridors")
+    True
+    """
+    short = {env_id: short for short, env_id in ENV_IDS.items()}.get(env, env)
+    if name is None and short not in ENV_IDS:
+        slots = open_slots(find_spec(env))
+        slots.close()
+        return TrainingSpec(EnvConfig(env), BFTQConfig(gamma=slots.facts.gamma), Exploration())
+    spec = preset(name or short)
+    is_of_env = spec.env is not None and spec.env.id == short
+    return spec if is_of_env else replace(spec, env=EnvConfig(env))
 
 
 def _paper(encoder: int, steps: int, iterations: int, decay: float, gamma: float) -> BFTQConfig:

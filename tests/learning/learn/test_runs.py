@@ -291,7 +291,7 @@ def test_control_c_leaves_a_run_that_goes_on(tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert err.splitlines()[-1] == f"stopped; go on with: bmdp train --resume {run}"
+    assert err.splitlines()[-1] == f"stopped; go on with: bmdp fit --resume {run}"
     assert "Traceback" not in err
     process = start("--resume", run)
     out, _ = process.communicate(timeout=120)

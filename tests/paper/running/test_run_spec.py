@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from bmdp import ConfigError, StoreError
-from bmdp.cli.values import parse_seeds
+from bmdp.cli.options import parse_seeds
 from bmdp.experiments import catalog
 from bmdp.experiments.catalog import CATALOG, experiment, settings_of
 from bmdp.experiments.running import machine

@@ -1,13 +1,15 @@
 import json
+import time
 from dataclasses import replace
 
 import pytest
 
 import bmdp
 import commands
-from bmdp.cli import evaluate as verb
-from bmdp.envs import Corridors, corridors
+from bmdp.cli import progress
+from bmdp.envs import Corridors, corridors, known_frontier, optimum
 from bmdp.envs.slots import find_spec
+from bmdp.evaluation import measure_dial
 from bmdp.learn import EnvConfig, Exploration, train
 from bmdp.learn.runs import RunFolder
 from bmdp.models import LearnedQ
@@ -32,11 +34,11 @@ def in_corridors(tmp_path_factory):
 @pytest.fixture
 def quick_optimum(monkeypatch):
     """A coarse grid, which takes half a second."""
-    monkeypatch.setattr(verb, "RESOLUTION", 5)
+    monkeypatch.setattr(optimum, "RESOLUTION", 5)
     coarse = corridors.true_frontier(
         Corridors(), resolution=5, n_episodes=1000, max_disagreement=1.0
     )
-    monkeypatch.setattr(verb.corridors, "true_frontier", lambda task, **settings: coarse)
+    monkeypatch.setattr(corridors, "true_frontier", lambda task, **settings: coarse)
     return coarse
 
 
@@ -46,7 +48,7 @@ def test_the_measures_are_those_of_the_library(in_corridors, quick_optimum):
     expected = bmdp.evaluate(
         bmdp.load_policy(in_corridors), SPEC.env.spec(), budgets=[0, 0.5, 1], n_episodes=50, seed=3
     )
-    report = verb.measure_dial(expected, quick_optimum.frontier)
+    report = measure_dial(expected, quick_optimum.frontier)
     assert [row["budget"] for row in found["rows"]] == [0, 0.5, 1]
     assert [row["cost"] for row in found["rows"]] == expected.discounted_cost_mean.tolist()
     assert [row["reward_high"] for row in found["rows"]] == (
@@ -119,6 +121,19 @@ def test_the_environment_of_the_run_can_be_changed(in_corridors):
     assert "Did you mean 'height'?" in other.stderr
 
 
+def test_long_work_is_told_of_with_the_time_left(in_corridors, quick_optimum, monkeypatch):
+    monkeypatch.setattr(progress, "SILENCE", 0.0)
+    monkeypatch.setattr(progress, "BEAT", 0.001)
+    known = corridors.true_frontier
+    slow = lambda task, **settings: time.sleep(0.3) or known(task)  # noqa: E731
+    monkeypatch.setattr(corridors, "true_frontier", slow)
+    result = run(in_corridors, "--budgets", "0:1:0.25", "--episodes", 100)
+    assert result.exit_code == 0
+    told = result.stderr.splitlines()
+    assert any("of 500 episodes" in line and "left" in line for line in told)
+    assert any(line.startswith("finding the optimum: ") for line in told)
+
+
 @pytest.mark.slow
 def test_workers_change_nothing(in_corridors):
     asked = (in_corridors, "--set", "env.height=5", "--budgets", 0.5, "--episodes", 30, "--json")
@@ -129,9 +144,9 @@ def test_workers_change_nothing(in_corridors):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["corridors", "slot-filling"])
 def test_the_optimum_of_our_tasks_is_found_in_seconds(name):
-    optimum = verb.known_optimum(find_spec(name))
-    assert optimum.frontier.rewards[-1] > 10
-    assert optimum.source.startswith(f"optimum: {name}")
+    known, source = known_frontier(find_spec(name))
+    assert known.frontier.rewards[-1] > 10
+    assert source.startswith(f"optimum: {name}")
 
 
 @pytest.mark.parametrize(

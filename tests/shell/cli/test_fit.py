@@ -1,5 +1,6 @@
 import json
-from dataclasses import fields, replace
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -9,17 +10,16 @@ import pytest
 import bmdp
 import commands
 from bmdp.cli import progress
+from bmdp.cli.progress import Progress
 from bmdp.envs.slots import find_spec
-from bmdp.learn import BFTQConfig, Iterations, collect, preset, train, train_from_data
-from bmdp.learn.explore import RoundRecord
-from bmdp.learn.fit import Record
+from bmdp.learn import Iterations, collect, preset, train, train_from_data
 from bmdp.learn.runs import RunFolder, spec_of
 from bmdp.policies import RandomBudgetedPolicy
-from training import LEARNER, OPTIONS, SPEC, content, told
+from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, told
 
 
 def run(*arguments):
-    return commands.run("train", *arguments, columns=200)
+    return commands.run("fit", *arguments, columns=200)
 
 
 def lines(text):
@@ -61,14 +61,27 @@ def test_an_environment_is_trained_in_as_by_the_library(tmp_path):
     result = run("corridors", *OPTIONS, "--seed", 7, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"policy: {tmp_path / 'run' / 'policy'}\n"
-    told_lines = lines(result.stderr)
-    assert len(told_lines) == 6
-    assert told_lines[0].startswith("round 1/2: ")
-    assert "iteration 2/2, loss" in told_lines[3]
-    assert told_lines[4].startswith("note: values have not settled after 2 iterations; they may")
-    assert told_lines[5].startswith("note: no episodes were held out, so all promises are the mod")
+    *_, unsettled, unpredicted = lines(result.stderr)
+    assert unsettled.startswith("note: values have not settled after 2 iterations")
+    assert unpredicted.startswith("note: no episodes were held out")
     train(spec_of(RunFolder(tmp_path / "run")), tmp_path / "other", seed=7)
     assert content(tmp_path / "run" / "policy") == content(tmp_path / "other" / "policy")
+
+
+@pytest.mark.parametrize("verb", ["fit", "train"])
+def test_train_is_the_same_verb_and_the_run_knows_its_command(tmp_path, verb):
+    out = tmp_path / "a run"
+    assert commands.run(verb, "corridors", *OPTIONS, "--out", out).exit_code == 0
+    assert bmdp.load_policy(out)
+    words = ["bmdp", verb, "corridors", *OPTIONS, "--out", str(out)]
+    assert shlex.split(RunFolder(out).header["command"]) == words
+
+
+def test_help_has_the_verb_and_its_other_name():
+    listed = commands.run("--help").stdout
+    assert "fit" in listed
+    assert "The same as bmdp fit." in listed
+    assert "--budget-range" in commands.run("train", "--help", columns=120).stdout
 
 
 def test_settings_come_from_the_preset_of_the_name_and_the_options(tmp_path):
@@ -123,7 +136,6 @@ HELD_OUT = ("--set=held_out=0.3", "--set=learner.model=LinearModel")
 def test_what_to_expect_is_told_if_episodes_are_held_out(tmp_path):
     result = run("corridors", *OPTIONS, *HELD_OUT, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert "round 2/2: prediction from 12 held-out episodes" in result.stderr
     predicted = RunFolder(tmp_path / "run").prediction()
     rows = [line.split("│")[1:4] for line in lines(result.stdout) if "│" in line]
     assert [float(row[0]) for row in rows] == pytest.approx(predicted["budgets"])
@@ -149,46 +161,47 @@ def test_episodes_of_a_log_can_be_held_out(tmp_path, log):
     assert spec_of(RunFolder(tmp_path / "run")).held_out == 0.3
 
 
-def test_a_terminal_sees_how_far_it_is(tmp_path, monkeypatch):
-    seen = []
-    update = progress.Progress.update
-    monkeypatch.setattr(
-        progress.Progress, "update", lambda *a, **k: [seen.append(k), update(*a, **k)]
-    )
-    console = progress.Console
-    monkeypatch.setattr(progress, "Console", lambda **k: console(**k, force_terminal=True))
+# Progress
+
+
+def test_the_share_that_is_done_is_told_record_by_record(tmp_path, updates):
     assert run("corridors", *OPTIONS, "--out", tmp_path / "run").exit_code == 0
-    assert [update["completed"] for update in seen] == [0, 1, 2, 2, 4, 6]
-    assert "round 2/2  iteration 1/2, loss" in seen[4]["description"]
-    assert "left" in seen[4]["description"]
+    assert [6 * done for done, *_ in updates] == pytest.approx([0, 1, 2, 2, 4, 6])
+    assert "round 2" in updates[4][2]
+    assert "iteration 1" in updates[4][2]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (20.0, ["2/5, loss 0.1, 40.0 s", "4/5, loss 0.1, 40.0 s", "5/5, loss 0.1, 20.0 s"]),
-        (5.0, ["5/5, loss 0.1, 25.0 s"]),
-    ],
-)
-def test_elsewhere_slow_iterations_are_told_of_before_the_last(capsys, seconds, told):
-    shown = progress.TrainingProgress(1, BFTQConfig(gamma=1.0, schedule=Iterations(5)))
-    for i in range(5):
-        shown(RoundRecord(0, iteration(i, seconds=seconds, is_last=i == 4)))
-    assert lines(capsys.readouterr().err) == [f"round 1/1: iteration {line}" for line in told]
+def test_what_was_done_before_a_resume_is_known(tmp_path, monkeypatch, updates):
+    seen, begin = [], Progress.__init__
+    monkeypatch.setattr(
+        Progress, "__init__", lambda self, *a, **k: (seen.append(k), begin(self, *a, **k))[1]
+    )
+    with pytest.raises(Killed):
+        train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(5))
+    assert run("--resume", tmp_path / "run").exit_code == 0
+    assert 6 * seen[-1]["before"] == pytest.approx(4)
+    assert [6 * done for done, *_ in updates][-1] == pytest.approx(6)
 
 
-def iteration(number, **changes):
-    """How an iteration went, if nothing else is said."""
-    known = dict.fromkeys((f.name for f in fields(Record)), 0.0)
-    known |= {"iteration": number, "step": None, "last_loss": 0.1, "delta": 0.2, "is_last": False}
-    return Record(**known | changes)
+@pytest.fixture
+def updates(monkeypatch):
+    """Calls of `Progress.update`."""
+    seen, update = [], Progress.update
+
+    def watched(self, done, total, text="", name=""):
+        seen.append((done, total, text))
+        update(self, done, total, text, name)
+
+    monkeypatch.setattr(Progress, "update", watched)
+    return seen
 
 
-def test_a_run_by_steps_says_how_many_there_are(capsys):
-    shown = progress.TrainingProgress(1, BFTQConfig(gamma=1.0))
-    for i in range(3):
-        shown(RoundRecord(0, iteration(i, step=2 - i, is_last=i == 2, last_loss=None)))
-    assert lines(capsys.readouterr().err) == ["round 1/1: iteration 3/3, loss 0.2, 0.0 s"]
+def test_long_work_is_told_of_on_stderr(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SILENCE", 0.0)
+    result = run("corridors", *OPTIONS, "--out", tmp_path / "run")
+    told = [line for line in lines(result.stderr) if line.startswith("fitting: ")]
+    assert "%" in told[0]
+    assert told[-1].startswith("fitting: done in ")
 
 
 # Whether values have settled
@@ -228,18 +241,18 @@ def test_values_that_have_not_settled_are_told_of_in_one_line(tmp_path):
 def test_control_c_is_told_in_one_line_with_the_command(tmp_path, monkeypatch):
     seen = []
 
-    def interrupted(self, record):
-        seen.append(record)
+    def interrupted(self, *given, **others):
+        seen.append(given)
         if len(seen) == 4:
             raise KeyboardInterrupt
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(progress.TrainingProgress, "__call__", interrupted)
+        patched.setattr(Progress, "update", interrupted)
         result = run("corridors", *OPTIONS, "--out", folder)
     assert result.exit_code == 130
     assert result.stdout == ""
-    assert lines(result.stderr) == [f"stopped; go on with: bmdp train --resume {folder}"]
+    assert lines(result.stderr) == [f"stopped; go on with: bmdp fit --resume {folder}"]
     result = run("--resume", folder)
     assert result.exit_code == 0
     assert result.stdout == f"policy: {folder / 'policy'}\n"
@@ -266,6 +279,27 @@ def test_wrong_settings_do_not_cost_the_run_that_is_there(tmp_path):
     train(SPEC, tmp_path / "run", seed=0)
     result = run("corridors", "--set=learner.gama=1", "--out", tmp_path / "run", "--force")
     assert_is_user_error(result, "Did you mean 'gamma'?")
+    assert bmdp.load_policy(tmp_path / "run")
+
+
+def test_a_log_that_cannot_be_learned_from_does_not_cost_the_run_that_is_there(tmp_path):
+    train(SPEC, tmp_path / "run", seed=0)
+    before = content(tmp_path / "run" / "policy")
+    path = changed_log(tmp_path, episode=0)
+    result = run("--data", path, "--gamma", 1, "--out", tmp_path / "run", "--force")
+    assert_is_user_error(result, "at least 3 episodes")
+    assert content(tmp_path / "run" / "policy") == before
+    result = run("corridors", *OPTIONS, "--device", "abacus", "--out", tmp_path / "run", "--force")
+    assert_is_user_error(result, "device must be")
+    assert content(tmp_path / "run" / "policy") == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["log.npz", "run"]
+
+
+def test_a_run_that_is_worked_on_is_not_overwritten(tmp_path):
+    train(SPEC, tmp_path / "run", seed=0)
+    with RunFolder(tmp_path / "run").locked():
+        result = run("corridors", *OPTIONS, "--out", tmp_path / "run", "--force")
+    assert_is_user_error(result, "in use")
     assert bmdp.load_policy(tmp_path / "run")
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from bmdp import BudgetError
-from bmdp.cli.values import MOST_BUDGETS, parse_budgets
+from bmdp.cli.options import MOST_BUDGETS, parse_budgets
 
 
 def test_numbers_keep_their_order():

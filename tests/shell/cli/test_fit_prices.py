@@ -1,4 +1,4 @@
-"""`bmdp train --data` with many prices of cost, on a ferry that is known and in corridors."""
+"""`bmdp fit --data` with many prices of cost, on a ferry that is known and in corridors."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 import bmdp
 import commands
-from bmdp.cli import progress
+from bmdp.cli.progress import Progress
 from bmdp.learn import Backward, LagrangianConfig, collect
 from bmdp.learn.runs import RunFolder, spec_of
 from bmdp.models import KernelModel, TableModel
@@ -21,7 +21,7 @@ TABLE = ("--set", "learner.model=TableModel", "--set", "learner.schedule=Backwar
 
 
 def run(*arguments):
-    return commands.run("train", *arguments, columns=200)
+    return commands.run("fit", *arguments, columns=200)
 
 
 def haste(action):
@@ -69,7 +69,6 @@ def test_a_carried_price_is_learned_from_a_log_and_costs_what_is_asked(tmp_path,
     result = run("--data", ferry, *asked, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"policy: {tmp_path / 'run' / 'policy'}\n"
-    assert "round 1/1: iteration 3/3, loss" in result.stderr
     policy = bmdp.load_policy(tmp_path / "run")
     assert isinstance(policy, MultiplierPolicy)
     assert policy.budget_range == (0.0, 1.0)
@@ -123,20 +122,19 @@ def test_what_to_expect_is_told_of_held_out_days(tmp_path, ferry):
 def test_learning_prices_is_interrupted_and_resumed(tmp_path, ferry, monkeypatch):
     seen = []
 
-    def interrupted(self, record):
-        seen.append(record)
+    def interrupted(self, *given, **others):
+        seen.append(given)
         if len(seen) == 2:
             raise KeyboardInterrupt
 
     asked = ("--gamma", 1, *PRICES, *TABLE)
     with monkeypatch.context() as patched:
-        patched.setattr(progress.TrainingProgress, "__call__", interrupted)
+        patched.setattr(Progress, "update", interrupted)
         result = run("--data", ferry, *asked, "--out", tmp_path / "run")
     assert result.exit_code == 130
-    assert result.stderr.strip() == f"stopped; go on with: bmdp train --resume {tmp_path / 'run'}"
+    assert result.stderr.strip() == f"stopped; go on with: bmdp fit --resume {tmp_path / 'run'}"
     result = run("--resume", tmp_path / "run")
     assert result.exit_code == 0
-    assert "round 1/1: iteration 3/3, loss" in result.stderr
     assert run("--data", ferry, *asked, "--out", tmp_path / "whole").exit_code == 0
     assert content(tmp_path / "run" / "policy") == content(tmp_path / "whole" / "policy")
     records = [told(RunFolder(tmp_path / name).records()) for name in ("run", "whole")]

@@ -1,0 +1,264 @@
+"""`bmdp fit`: learns a policy, by exploring an environment or from a log, and can be resumed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bmdp.cli.options import INTERRUPTED, AsJson, Workers, parse_range, print_columns, print_json
+from bmdp.cli.progress import Progress
+from bmdp.envs import ENV_IDS
+from bmdp.storage import SPEC
+
+if TYPE_CHECKING:
+    from bmdp.learn.spec import TrainingSpec
+
+NO_PREDICTION = (
+    "no episodes were held out, so all promises are the models' own, which are optimistic; "
+    "--set held_out=0.2 holds some out"
+)
+
+
+def fit(  # noqa: PLR0913
+    ctx: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENV", help=f"An environment: {', '.join(ENV_IDS)}, or the id of another."
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE...", help="Learn from logged transitions: .parquet, .h5, .hdf5, .npz."
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Settings; without: those named like ENV.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="a.b=c", help="Change a setting; may be repeated."),
+    ] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Episodes in all, split over the preset's rounds."),
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount of rewards and costs.")] = None,
+    budget_range: Annotated[
+        str | None, typer.Option(metavar="LOW:HIGH", help="Budgets that the policy will take.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of all that is random; 0.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or auto; with --resume: as it was.")
+    ] = None,
+    workers: Workers = 1,
+    out: Annotated[Path | None, typer.Option(metavar="RUN", help="Folder of the run.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the run of --out.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a policy that takes any budget, in a folder from which a killed run can be resumed."""
+    begin = time.monotonic()
+    settings = [*_shortcuts(gamma, budget_range), *(setting or ())]
+    if resume is not None:
+        others = (names, data, preset, settings, out, force)
+        if any(others) or episodes is not None or seed is not None:
+            raise typer.BadParameter("--resume takes everything from the run, but for --device.")
+        run = resume
+        _resume(run, workers, device)
+    elif not names and not data:
+        raise typer.BadParameter("give ENV, --data FILE or --resume RUN, one of them.")
+    elif out is None:
+        raise typer.BadParameter("--out RUN must be given: the folder to write.")
+    else:
+        run = out
+        files = [*data, *map(Path, names or ())] if data else []
+        how = {"seed": seed or 0, "device": device or "auto", "command": ctx.obj}
+        if data:
+            spec = _log_spec(preset, gamma, settings, episodes)
+        else:
+            spec = _exploring_spec(names or [], preset, settings, episodes)
+            how["workers"] = workers
+        _learn(spec, files, run, force, how)
+    _tell(run, time.monotonic() - begin, as_json)
+
+
+def _learn(
+    spec: TrainingSpec, files: list[Path], out: Path, force: bool, how: dict[str, Any]
+) -> None:
+    """Learns from a log, if there are files of one, or by exploring."""
+    from bmdp.cli.standins import train, train_from_data  # torch takes long to import
+    from bmdp.data import load_batches
+
+    batch = load_batches(files) if files else None
+    with _in_place_of_old(out, force), _shown(out) as progress:
+        how["on_record"] = _on_record(progress, out)
+        if batch is None:
+            train(spec, out, **how)
+            return
+        how |= {"held_out": spec.held_out, "files": files}
+        how["on_note"] = lambda note: progress.note(f"note: {note}")
+        train_from_data(batch, spec.learner, out, **how)
+
+
+def _resume(run: Path, workers: int, device: str | None) -> None:
+    from bmdp.cli.standins import share_done
+    from bmdp.learn.runs import RunFolder, resume
+
+    if RunFolder(run).is_done:
+        typer.echo(f"{run} is finished.", err=True)
+    with _shown(run, before=share_done(run)) as progress:
+        resume(run, workers=workers, device=device, on_record=_on_record(progress, run))
+
+
+@contextmanager
+def _shown(run: Path, before: float = 0.0) -> Iterator[Progress]:
+    """Shows progress, and says how to go on after Ctrl-C."""
+    try:
+        with Progress("fitting", before=before) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        said = f"stopped; go on with: bmdp fit --resume {run}" if run.exists() else "stopped"
+        typer.echo(said, err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _on_record(progress: Progress, run: Path) -> Callable[[Any], None]:
+    from bmdp.cli.standins import last_line, share_done
+
+    return lambda record: progress.update(share_done(run), 1.0, text=last_line(record))
+
+
+@contextmanager
+def _in_place_of_old(out: Path, force: bool) -> Iterator[None]:
+    """Moves the run that is to be overwritten aside, and back if the new one is refused."""
+    from bmdp.learn.runs import RunFolder, discard
+
+    if not force or not (out / SPEC).is_file():
+        if force:
+            discard(out)  # which refuses folders that are no runs
+        yield
+        return
+    old = out.with_name(f".{out.name}.old")
+    discard(old)
+    with RunFolder(out).locked():
+        os.rename(out, old)
+    try:
+        yield
+    finally:
+        if out.exists():
+            discard(old)
+        else:
+            os.rename(old, out)
+
+
+def _exploring_spec(
+    names: Sequence[str], preset: str | None, settings: Sequence[str], episodes: int | None
+) -> TrainingSpec:
+    """What to learn in an environment, and how."""
+    from bmdp.learn.presets import exploring_spec
+    from bmdp.learn.spec import with_setting
+
+    if len(names) > 1:
+        raise typer.BadParameter(f"one ENV at a time; got {' '.join(names)}.")
+    spec = reduce(with_setting, settings, exploring_spec(names[0], preset))
+    return spec if episodes is None else _with_episodes(spec, episodes)
+
+
+def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
+    """So many episodes in all, or a few more where rounds do not divide them."""
+    assert spec.exploration is not None
+    n_rounds = min(spec.exploration.rounds, n_episodes)
+    each = -(-n_episodes // n_rounds)
+    if each * n_rounds != n_episodes:
+        typer.echo(
+            f"note: {n_rounds} rounds of {each} episodes, {each * n_rounds} in all", err=True
+        )
+    return replace(spec, exploration=replace(spec.exploration, rounds=n_rounds, episodes=each))
+
+
+def _log_spec(
+    preset_name: str | None, gamma: float | None, settings: Sequence[str], episodes: int | None
+) -> TrainingSpec:
+    """What to learn from a log, and how."""
+    from bmdp.learn.learners import BFTQConfig, Learner
+    from bmdp.learn.presets import preset
+    from bmdp.learn.spec import TrainingSpec, with_setting
+
+    if episodes is not None:
+        raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
+    if preset_name is not None:
+        learner: Learner = preset(preset_name).learner
+    elif gamma is not None:
+        learner = BFTQConfig(gamma=gamma)
+    else:
+        raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
+    return reduce(with_setting, settings, TrainingSpec(None, learner, None))
+
+
+def _shortcuts(gamma: float | None, budget_range: str | None) -> Iterator[str]:
+    """Options that are settings."""
+    if gamma is not None:
+        yield f"learner.gamma={gamma!r}"
+    if budget_range is not None:
+        yield f"learner.budget_range={list(parse_range(budget_range, '--budget-range'))}"
+
+
+def _tell(run: Path, seconds: float, as_json: bool) -> None:
+    """Where the policy is, and what it will earn and pay."""
+    from bmdp.learn.runs import RunFolder
+
+    folder = RunFolder(run)
+    records = folder.records()
+    _warn_if_unsettled(records)
+    predicted = folder.prediction()
+    if predicted is None:
+        typer.echo(f"note: {NO_PREDICTION}", err=True)
+    if as_json:
+        rounds = [record for record in records if record["kind"] != "prediction"]
+        last: dict[str, Any] = rounds[-1] if rounds else {}
+        found = {
+            "run": str(run),
+            "policy": str(run / "policy"),
+            "seed": folder.header["seed"],
+            "device": folder.header["device"],
+            "rounds": last.get("round", -1) + 1,
+            "iterations": sum(record["kind"] == "iteration" for record in rounds),
+            "last": last,
+            "prediction": predicted,
+            "seconds": round(seconds, 3),
+        }
+        print_json(found)
+        return
+    typer.echo(f"policy: {run / 'policy'}")
+    if predicted is None:
+        return
+    forms = {"budgets": "g", "cost": ".3f", "reward": ".4g"}
+    told = [[format(value, form) for value in predicted[name]] for name, form in forms.items()]
+    print_columns(dict(zip(("asked", "predicted cost", "predicted reward"), told, strict=True)))
+    typer.echo(f"predicted from {predicted['n_episodes']:,} episodes that were not learned from")
+
+
+def _warn_if_unsettled(records: list[dict[str, Any]]) -> None:
+    """Says that the values of the last round may still change, if they may."""
+    rows = [record for record in records if record["kind"] == "iteration"]
+    if not rows or rows[-1]["has_settled"] is not False:
+        return
+    n_done, change = rows[-1]["iteration"] + 1, rows[-1]["change"]
+    by = "" if change is None else f" by {100 * change:{',.0f' if change > 0.1 else '.2g'}} %"
+    typer.echo(
+        f"note: values have not settled after {n_done} iterations; they may still change{by}: give "
+        f"more by --set learner.schedule=Iterations --set learner.schedule.n={4 * n_done}",
+        err=True,
+    )

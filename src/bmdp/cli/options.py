@@ -1,0 +1,227 @@
+"""Options that verbs share, the values that they name, what they open, and how results are printed.
+
+Budgets are numbers or ranges `low:high:step` that include both ends; seeds are numbers and ranges
+`first:last` without the last.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from gymnasium.envs.registration import EnvSpec
+from rich.console import Console
+from rich.table import Table
+
+from bmdp.errors import BudgetError, ConfigError, StoreError
+from bmdp.policies import BudgetedPolicy, load_policy
+from bmdp.policies.portfolio import CalibratedPolicy
+from bmdp.storage import SPEC
+
+MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
+INTERRUPTED = 130  # exit code of Ctrl-C
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a training run, or of a policy.")
+]
+EnvName = Annotated[
+    str | None,
+    typer.Option(metavar="ENV", help="Environment; without: that of the run, as it was set."),
+]
+EnvSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="env.a=b", help="Change a setting of the environment."),
+]
+Budgets = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NUMBER|LOW:HIGH:STEP",
+        help="Budgets to play at; may be repeated; a range includes both ends. "
+        "Without: eleven from end to end of what the policy takes.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of all that is random.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that play episodes.")]
+
+
+def parse_budgets(texts: Iterable[str], option: str = "--budget") -> list[float]:
+    """Returns the budgets that some texts name, each once, in the order given.
+
+    Args:
+        texts: each a number, or a range `low:high:step` that includes both ends.
+        option: its name in errors.
+
+    Raises:
+        BudgetError: if one is neither, or is not finite, or its steps miss the upper end.
+
+    >>> parse_budgets(["2", "0:0.4:0.1"])
+    [2.0, 0.0, 0.1, 0.2, 0.3, 0.4]
+    """
+    return list(dict.fromkeys(budget for text in texts for budget in _budgets(text, option)))
+
+
+def parse_range(text: str, option: str) -> tuple[float, float]:
+    """Returns the ends of a range `low:high`.
+
+    Raises:
+        BudgetError: if it is none, or does not rise.
+
+    >>> parse_range("0:1", "--budget-range")
+    (0.0, 1.0)
+    """
+    try:
+        low, high = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise BudgetError(f"{option} must be low:high; got '{text}'.") from None
+    if not -math.inf < low < high < math.inf:
+        raise BudgetError(f"{option} low:high must rise; got '{text}'.")
+    return low, high
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Returns the seeds that a text names, each once, in the order given.
+
+    Args:
+        text: numbers and ranges `first:last`, without the last, with commas between them.
+
+    Raises:
+        ConfigError: if it is something else, or names none.
+
+    >>> parse_seeds("0:4"), parse_seeds("7,2:4")
+    ((0, 1, 2, 3), (7, 2, 3))
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        try:
+            found += range(int(first), int(last)) if colon else [int(first)]
+        except ValueError:
+            raise ConfigError(f"--seeds must be like 0:4 or 0,3,7; got '{text}'.") from None
+    if not found:
+        raise ConfigError(f"--seeds must name at least one; got '{text}', which has none.")
+    return tuple(dict.fromkeys(found))
+
+
+def _budgets(text: str, option: str) -> list[float]:
+    parts = [_number(part, text, option) for part in text.split(":")]
+    if len(parts) == 1:
+        return [float(parts[0]) + 0.0]  # turns -0 into 0
+    if len(parts) != 3:
+        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.")
+    low, high, step = parts
+    if low > high or step <= 0:
+        raise BudgetError(f"{option} low:high:step must rise, by a step above 0; got '{text}'.")
+    n_steps = (high - low) / step  # exact where it is a whole number
+    if n_steps >= MOST_BUDGETS:
+        raise BudgetError(
+            f"{option} must name at most {MOST_BUDGETS} budgets; got {n_steps:.3g} in '{text}'."
+        )
+    last = low + int(n_steps) * step
+    if last != high:
+        raise BudgetError(
+            f"{option} low:high:step must reach {high} in whole steps; got '{text}', which ends at "
+            f"{last}. Write {low}:{last}:{step}, or choose another step."
+        )
+    return [float(low + i * step) + 0.0 for i in range(int(n_steps) + 1)]
+
+
+def _number(part: str, text: str, option: str) -> Decimal:
+    """Reads a finite number, in decimals: sums of steps are then as they look."""
+    try:
+        number = Decimal(part)
+    except InvalidOperation:
+        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.") from None
+    if number.is_nan() or not math.isfinite(float(number)):
+        raise BudgetError(f"{option} must be finite; got '{text}'.")
+    return number
+
+
+def open_run(
+    run: Path, env: str | None, settings: Sequence[str] = ()
+) -> tuple[BudgetedPolicy, EnvSpec]:
+    """Returns the policy of a folder, and the environment to play it in.
+
+    Args:
+        run: folder of a training run, or of a policy.
+        env: id or short name of the environment; None for that of the run, or of the certificate.
+        settings: changes of the environment, such as `env.height=5`.
+
+    Raises:
+        StoreError: if the folder holds no policy.
+        ConfigError: if no environment is known, or it does not take its settings.
+    """
+    from bmdp.cli.standins import with_env_setting
+    from bmdp.learn.runs import RunFolder, spec_of  # torch takes long to import
+    from bmdp.learn.spec import EnvConfig
+
+    # The settings of a run import the modules that its policy needs.
+    config = spec_of(RunFolder(run)).env if (run / SPEC).exists() else None
+    policy = load_policy(run)
+    if env is not None:
+        config = EnvConfig(env)
+    elif isinstance(policy, CalibratedPolicy):
+        config = EnvConfig(policy.certificate.env)
+        for name, value in json.loads(policy.certificate.settings).items():
+            # Those of the registration, which it has anyway.
+            if name != "max_episode_steps" and not str(value).startswith("<"):
+                config = with_env_setting(config, f"env.{name}={json.dumps(value)}")
+    if config is None:
+        raise ConfigError(f"{run} does not name an environment: give --env ENV.")
+    for text in settings:
+        config = with_env_setting(config, text)
+    return policy, config.spec()
+
+
+def require_place(path: Path, force: bool) -> None:
+    """Checks that a file can be written, before any work is done.
+
+    Raises:
+        StoreError: if there is one of that name, which may not be overwritten, or no folder.
+    """
+    if path.exists() and not force:
+        raise StoreError(f"{path} exists already. Choose another name, or overwrite with --force.")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path} cannot be written: there is no folder {path.parent}.")
+
+
+def write_picture(path: Path, content: bytes, force: bool) -> None:
+    """Writes a picture, and prints its path on stderr.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    try:
+        with path.open("wb" if force else "xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}.") from error
+    typer.echo(f"picture: {path}", err=True)
+
+
+def print_columns(columns: Mapping[str, Sequence[Any]], left: Sequence[str] = ()) -> None:
+    """Prints columns under their names, to the right, but for some names."""
+    table = Table()
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    Console().print(table)
+
+
+def print_json(fields: Any) -> None:
+    """Prints what JSON can say; a number that is not finite is null there."""
+    typer.echo(json.dumps(_finite(fields), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
