@@ -14,7 +14,7 @@ import scipy
 import torch
 
 import bmdp
-from bmdp.experiments.running.machine import machine
+from bmdp.learn.runs import machine
 
 
 def options(about: str, arguments: list[str] | None) -> argparse.Namespace:

@@ -6,11 +6,26 @@ from dataclasses import dataclass, replace
 
 import bmdp
 import training
-from bmdp.experiments.experiment import Experiment
-from bmdp.experiments.running.spec import ExperimentSpec
-from bmdp.experiments.running.tasks import attempt
 from bmdp.learn import Iterations, TrainingSpec, resume, train
 from bmdp.models import Regression
+from bmdp.paper.runner import ExperimentSpec
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """An experiment as an object: what a module of `bmdp.paper` has."""
+
+    SETTINGS: dict
+    doing: dict
+    """Functions by the names of parts."""
+    COMMON: tuple[str, ...] = ()
+
+    @property
+    def PARTS(self):
+        return tuple(part for part in self.doing if part not in self.COMMON)
+
+    def run(self, settings, work):
+        self.doing[work.part](settings, work)
 
 
 @dataclass(frozen=True)
@@ -75,28 +90,17 @@ _LONGER = replace(
     ),
     exploration=replace(training.SPEC.exploration, rounds=3),
 )
-TRAINING = Experiment(
-    name="training",
-    title="Training",
-    question="Can it be killed?",
-    parts={"": _train},
-    presets={"smoke": Settings(_LONGER), "quick": Settings(training.SPEC, n_seeds=3)},
-    common={"truth": _truth},
+_SIZES = {"smoke": Size(1), "quick": Size(2)}
+TRAINING = Tiny(
+    {"smoke": Settings(_LONGER), "quick": Settings(training.SPEC, n_seeds=3)},
+    {"truth": _truth, "": _train},
+    COMMON=("truth",),
 )
-COUNTING = Experiment(
-    name="counting",
-    title="Counting",
-    question="Who does what?",
-    parts={"": _count, "again": _count},
-    presets={"smoke": Size(1), "quick": Size(2)},
-    common={"once": _count},
-)
-FAILING = replace(
-    COUNTING, parts={"error": _error, "bug": _bug, "death": _death, "good": _count}, common={}
-)
-ERRING = replace(COUNTING, parts={"error": _error, "bug": _bug, "good": _count}, common={})
-DYING = replace(COUNTING, parts={"": _death}, common={})
-UNSPEAKABLE = replace(COUNTING, presets={"smoke": Size(print)})
+COUNTING = Tiny(_SIZES, {"once": _count, "": _count, "again": _count}, COMMON=("once",))
+FAILING = Tiny(_SIZES, {"error": _error, "bug": _bug, "death": _death, "good": _count})
+ERRING = Tiny(_SIZES, {"error": _error, "bug": _bug, "good": _count})
+DYING = Tiny(_SIZES, {"": _death})
+UNSPEAKABLE = Tiny({"smoke": Size(print)}, {"": _count})
 
 LONG = ExperimentSpec("tiny_experiments:TRAINING", "smoke", (0, 1))
 """Seconds of training for each of two seeds."""
@@ -106,15 +110,15 @@ DEATH = ExperimentSpec("tiny_experiments:DYING", "smoke", (0,))
 FAIL = ExperimentSpec("tiny_experiments:FAILING", "smoke", (0, 1))
 
 
-def run_inline(jobs, *, workers, threads):
-    """Does the work of processes in this one."""
-    for job in jobs:
+def run_inline(do, jobs, *, workers, threads):
+    """Does the jobs of `run_jobs` in this process."""
+    for position, job in enumerate(jobs):
         yield None
-        yield job, attempt(job)
+        yield position, do(job)
 
 
 def results(folder):
-    """What a run has found, policies, pieces and episodes, but not when or by whom."""
+    """Policies, pieces and episodes that a run has found, but not when or by whom."""
     aside = ("records.jsonl", "finished.json", "spec.json", "lock")
     names = training.content(folder).items()
     kept = {name: data for name, data in names if name.split("/")[-1] not in aside}

@@ -11,10 +11,10 @@ from pathlib import Path
 import bmdp
 import bmdp.learn
 from bmdp.envs import corridors, slot_filling
-from bmdp.experiments.running import runner, spec
 from bmdp.learn.fit import Iterations
 from bmdp.learn.runs import discard
 from bmdp.models import networks
+from bmdp.paper import runner
 from pages.rules import N_EXPLORED, N_PLAYED, SMALL_RUN
 from tiny_experiments import run_inline
 
@@ -44,7 +44,7 @@ def make_small(patches):
         for module in modules:
             patches.setattr(module, name, change(getattr(module, name)))
 
-    patches.setattr(runner, "run_here", run_inline)
+    patches.setattr(runner, "run_jobs", run_inline)
     patch("most", lambda real: lambda schedule, gamma: min(real(schedule, gamma), 2), Iterations)
     patch("descend", lambda real: functools.partial(_few_steps, real), networks)
     patch("preset", lambda real: lambda name: _training(real(name)), bmdp, bmdp.learn)
@@ -52,7 +52,7 @@ def make_small(patches):
         patch(name, lambda real: functools.partial(_anew, real), bmdp.learn)
     for name in MOST:
         patch(name, lambda real: functools.partial(_few, real, *MOST[real.__name__]), bmdp)
-    patch("asked_spec", lambda real: functools.partial(_smoke, real), spec)
+    patch("asked_spec", lambda real: functools.partial(_smoke, real), runner)
     for module, settings in COARSE.items():
         coarse = functools.partial(_frontier, module.true_frontier, tuple(settings.items()))
         patches.setattr(module, "true_frontier", lambda task=None, coarse=coarse, **_: coarse(task))

@@ -3,7 +3,7 @@
 import pytest
 
 import tiny_experiments
-from bmdp.experiments.running.runner import run_experiment
+from bmdp.paper.runner import run_experiment
 
 
 @pytest.fixture(scope="session")

@@ -98,8 +98,8 @@ def _learn(
     spec: TrainingSpec, files: list[Path], out: Path, force: bool, how: dict[str, Any]
 ) -> None:
     """Learns from a log, if there are files of one, or by exploring."""
-    from bmdp.cli.standins import train, train_from_data  # torch takes long to import
     from bmdp.data import load_batches
+    from bmdp.learn.runs import train, train_from_data  # torch takes long to import
 
     batch = load_batches(files) if files else None
     with _in_place_of_old(out, force), _shown(out) as progress:
@@ -113,8 +113,7 @@ def _learn(
 
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
-    from bmdp.cli.standins import share_done
-    from bmdp.learn.runs import RunFolder, resume
+    from bmdp.learn.runs import RunFolder, resume, share_done
 
     if RunFolder(run).is_done:
         typer.echo(f"{run} is finished.", err=True)
@@ -135,7 +134,7 @@ def _shown(run: Path, before: float = 0.0) -> Iterator[Progress]:
 
 
 def _on_record(progress: Progress, run: Path) -> Callable[[Any], None]:
-    from bmdp.cli.standins import last_line, share_done
+    from bmdp.learn.runs import last_line, share_done
 
     return lambda record: progress.update(share_done(run), 1.0, text=last_line(record))
 

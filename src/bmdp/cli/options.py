@@ -156,9 +156,8 @@ def open_run(
         StoreError: if the folder holds no policy.
         ConfigError: if no environment is known, or it does not take its settings.
     """
-    from bmdp.cli.standins import with_env_setting
     from bmdp.learn.runs import RunFolder, spec_of  # torch takes long to import
-    from bmdp.learn.spec import EnvConfig
+    from bmdp.learn.spec import EnvConfig, with_env_setting
 
     # The settings of a run import the modules that its policy needs.
     config = spec_of(RunFolder(run)).env if (run / SPEC).exists() else None

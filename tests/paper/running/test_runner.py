@@ -1,8 +1,11 @@
+"""Experiments in their folders: nothing is lost, done twice, or done by two."""
+
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,31 +13,51 @@ from pathlib import Path
 import pytest
 
 import tiny_experiments
+import training
 from bmdp import ConfigError, MissingDependency, StoreError
-from bmdp.experiments.running import local_engine, ray_engine, runner
-from bmdp.experiments.running.runner import Event, run_experiment
-from bmdp.experiments.running.store import ExperimentFolder, Task, tasks_of
-from bmdp.experiments.running.tasks import Job, do_task
+from bmdp.learn import train
 from bmdp.learn.runs import RunFolder
+from bmdp.learn.runs import discard as discard_run
+from bmdp.paper import ray_engine, runner
+from bmdp.paper.runner import ExperimentFolder, Work, attempt, discard, read_piece, run_experiment
+from bmdp.storage import create_folder
 from tiny_experiments import COUNT, COUNTING, FAIL, LONG, SHORT, results, run_inline
 from training import told
 
 COMMAND = [sys.executable, "-c", "from bmdp.cli.main import main; main()", "run"]
-TESTS = Path(tiny_experiments.__file__).parent
+TASKS = ["once", "seed-0", "again/seed-0", "seed-1", "again/seed-1"]
 
 
 @pytest.fixture
 def inline(monkeypatch):
     """No other processes."""
-    monkeypatch.setattr(runner, "run_here", run_inline)
+    monkeypatch.setattr(runner, "run_jobs", run_inline)
+
+
+def made(path):
+    """The folder of COUNT, in which nothing is done."""
+    with ExperimentFolder.at_work(path, COUNT) as folder:
+        return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return made(tmp_path / "run")
 
 
 def numbers(folder):
-    """What the tasks that count have found."""
+    """Pieces of the tasks that count, by task."""
     return {
         path.parent.relative_to(folder).as_posix(): json.loads(path.read_text())
         for path in folder.rglob("number.json")
     }
+
+
+def run_told(spec, folder, **how):
+    """Runs an experiment, and returns what was told of its progress."""
+    seen = []
+    assert run_experiment(spec, folder, **how, on_progress=lambda *said: seen.append(said)) == ()
+    return seen
 
 
 # What is done
@@ -43,7 +66,7 @@ def numbers(folder):
 def test_all_tasks_are_done_by_so_many_processes_with_so_many_threads(tmp_path):
     assert run_experiment(replace(COUNT, threads=3), tmp_path / "run", workers=2) == ()
     found = numbers(tmp_path / "run")
-    assert set(found) == {task.name for task in tasks_of(COUNTING, COUNT.seeds)}
+    assert set(found) == set(TASKS)
     assert [found[f"again/seed-{seed}"]["seed"] for seed in (0, 1)] == [0, 1]
     assert os.getpid() not in {number["by"] for number in found.values()}
     assert len({number["by"] for number in found.values()}) <= 2
@@ -52,83 +75,125 @@ def test_all_tasks_are_done_by_so_many_processes_with_so_many_threads(tmp_path):
 
 
 def test_what_is_finished_is_not_done_again(tmp_path, inline):
-    run_experiment(COUNT, tmp_path, workers=1)
+    run_experiment(COUNT, tmp_path)
     (tmp_path / "seed-1" / "finished.json").unlink()
     (tmp_path / "seed-1" / "number.json").unlink()
     (tmp_path / "seed-0" / "number.json").unlink()
-    events = []
-    assert run_experiment(COUNT, tmp_path, on_event=events.append) == ()
-    assert events == [Event("beat"), Event("finished", Task("", 1))]
+    seen = run_told(COUNT, tmp_path)
+    others = [(name, 1.0, "done") for name in TASKS if name != "seed-1"]
+    assert seen[:4] == others
+    assert seen[4:] == [("seed-1", 0.0, ""), ("seed-1", 1.0, "done")]
     assert not (tmp_path / "seed-0" / "number.json").exists()
     assert (tmp_path / "seed-1" / "number.json").exists()
 
 
-def test_seeds_can_be_added(tmp_path, inline):
-    run_experiment(COUNT, tmp_path, workers=1)
-    events = []
+def test_a_task_says_how_long_it_took_and_where(tmp_path, inline):
+    run_experiment(COUNT, tmp_path)
+    found = read_piece(tmp_path / "again" / "seed-1" / "finished.json")
+    assert 0 <= found["seconds"] < 60
+    assert found["machine"]["cores"] == os.cpu_count()
+
+
+def test_seeds_can_be_added_and_not_taken_away(tmp_path, inline):
+    run_experiment(COUNT, tmp_path)
     more = replace(COUNT, seeds=(0, 1, 5))
-    assert run_experiment(more, tmp_path, on_event=events.append) == ()
-    done = [event.task.name for event in events if event.task is not None]
-    assert done == [t.name for t in tasks_of(COUNTING, (5,)) if t.seed is not None]
+    done = [name for name, share, text in run_told(more, tmp_path) if text != "done"]
+    assert done == ["seed-5", "again/seed-5"]
     header = ExperimentFolder(tmp_path).header
     assert header["seeds"] == [0, 1, 5]
     assert "--seeds 0,1,5" in header["command"]
-    with pytest.raises(StoreError, match=r"its seeds is \[0, 1, 5\], asked is \[0, 1\]"):
+    with pytest.raises(StoreError, match=r"seeds is \[0, 1, 5\], asked is \[0, 1\]"):
         run_experiment(COUNT, tmp_path)
     assert run_experiment(more, tmp_path) == ()
 
 
-def test_a_task_that_another_process_finished_meanwhile_is_left_as_it_is(tmp_path):
-    folder = ExperimentFolder.of(tmp_path / "run", COUNT)
-    folder.finish(Task("", 0), 1.0)
-    do_task(Job(COUNT, str(folder.path), Task("", 0)))
+def test_a_task_that_another_process_finished_meanwhile_is_left_as_it_is(folder):
+    (folder.path / "seed-0").mkdir()
+    (folder.path / "seed-0" / "finished.json").write_text("{}")
+    assert attempt((COUNT, str(folder.path), "seed-0")) is None
     assert numbers(folder.path) == {}
 
 
-def test_a_machine_with_other_settings_refuses_its_task(tmp_path, monkeypatch):
-    folder = ExperimentFolder.of(tmp_path / "run", COUNT)
-    other = replace(COUNTING, presets={"smoke": tiny_experiments.Size(9)})
+def test_a_machine_with_other_settings_refuses_its_task(folder, monkeypatch):
+    other = replace(COUNTING, SETTINGS={"smoke": tiny_experiments.Size(9)})
     monkeypatch.setattr(tiny_experiments, "COUNTING", other)
-    with pytest.raises(StoreError, match=r"another spec: its settings.size is 1, asked is 9"):
-        do_task(Job(COUNT, str(folder.path), Task("", 0)))
+    failure = attempt((COUNT, str(folder.path), "seed-0"))
+    assert "settings.size is 1, asked is 9" in failure.message
+    assert numbers(folder.path) == {}
+
+
+def test_a_task_tells_how_far_its_training_is(tmp_path, monkeypatch, inline):
+    seen, note = [], RunFolder.note
+
+    def note_and_look(run, record):
+        note(run, record)
+        seen.append(SHORT.tasks(tmp_path)["seed-0"].how_far())
+
+    monkeypatch.setattr(RunFolder, "note", note_and_look)
+    run_experiment(SHORT, tmp_path)
+    assert [share for share, _ in seen] == pytest.approx([0, 1 / 6, 2 / 6, 2 / 6, 4 / 6, 1])
+    assert "round 2" in seen[-1][1]
+
+
+def test_a_run_within_a_task_is_told_until_it_is_done(tmp_path):
+    (tmp_path / "exploring").mkdir()
+    (tmp_path / "learning").mkdir()
+    for name, number in (("exploring", 4), ("learning", 6)):
+        record = {"kind": "collection", "round": number, "transitions": 5, "reward": 1, "cost": 0}
+        (tmp_path / name / "records.jsonl").write_text(json.dumps(record) + '\n{"kind": ')
+    (tmp_path / "exploring" / "done").write_text("")
+    share, text = Work(tmp_path, 0, "cpu").how_far()
+    assert share == 0.0
+    assert "round 7" in text
+
+
+# Pieces
+
+
+def test_a_piece_is_made_once(tmp_path):
+    work = Work(tmp_path / "seed-0", 0, "cpu")
+    assert [work.piece("found", lambda n=n: {"n": n}) for n in (1, 2)] == [{"n": 1}] * 2
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_damaged_piece_is_told(tmp_path, text):
+    (tmp_path / "found.json").write_text(text)
+    with pytest.raises(StoreError, match=r"found\.json"):
+        Work(tmp_path, 0, "cpu").piece("found", dict)
 
 
 # What goes wrong
 
 
 def test_what_fails_is_told_and_all_else_is_done(tmp_path):
-    events = []
-    failures = run_experiment(FAIL, tmp_path / "run", on_event=events.append)
-    told_of = {failure.task.name: failure for failure in failures}
-    assert set(told_of) == {*("error/seed-1", "bug/seed-0", "bug/seed-1", "death/seed-0")}
+    seen = []
+    failures = run_experiment(FAIL, tmp_path / "run", on_progress=lambda *said: seen.append(said))
+    told_of = {failure.task: failure for failure in failures}
+    assert set(told_of) == {"error/seed-1", "bug/seed-0", "bug/seed-1", "death/seed-0"}
     assert told_of["error/seed-1"].message == "the data are\nwrong."
     assert not told_of["error/seed-1"].trace
     assert told_of["bug/seed-0"].message == "ZeroDivisionError: nobody thought of this"
     assert "in _bug" in told_of["bug/seed-0"].trace
-    assert told_of["death/seed-0"].message.startswith("its process was ended by SIGKILL")
-    folder = ExperimentFolder(tmp_path / "run")
-    done = [task.name for task in tasks_of(tiny_experiments.FAILING, (0, 1))]
-    done = [name for name in done if (folder.path / name / "finished.json").exists()]
+    assert "SIGKILL" in told_of["death/seed-0"].message
+    done = [name for name, work in FAIL.tasks(tmp_path / "run").items() if work.is_finished]
     assert done == ["error/seed-0", "good/seed-0", "death/seed-1", "good/seed-1"]
-    assert [event.failure for event in events if event.kind == "failed"] == list(failures)
-
-
-def test_a_process_that_ends_by_itself_says_how_to_start_others():
-    assert "exit code 1. A script that runs experiments" in local_engine._last_word(1)
+    assert {name for name, _, text in seen if text == "failed"} == set(told_of)
+    assert {name for name, _, text in seen if text == "done"} == set(done)
 
 
 @pytest.mark.parametrize(
-    ("changes", "how", "words"),
+    ("changes", "how", "facts"),
     [
-        ({}, {"engine": "steam"}, "engine must be one of local, ray; got 'steam'"),
-        ({}, {"workers": 0}, "workers must be"),
-        ({"device": "cuda:99"}, {}, "device 'cuda:99' is not here"),
+        ({}, {"engine": "steam"}, "engine.*local, ray.*'steam'"),
+        ({}, {"workers": 0}, "workers.*0"),
+        ({"device": "cuda:99"}, {}, "'cuda:99'"),
     ],
 )
-def test_nothing_is_written_if_it_cannot_be_done(tmp_path, changes, how, words):
-    with pytest.raises(ConfigError, match=words):
-        run_experiment(replace(COUNT, **changes), tmp_path / "run", **how)
-    assert not list(tmp_path.iterdir())
+def test_nothing_is_written_or_deleted_if_it_cannot_be_done(folder, changes, how, facts):
+    before = training.content(folder.path)
+    with pytest.raises(ConfigError, match=facts):
+        run_experiment(replace(COUNT, **changes), folder.path, **how, force=True)
+    assert training.content(folder.path) == before
 
 
 def test_without_ray_the_way_to_install_it_is_told(tmp_path, monkeypatch):
@@ -139,22 +204,163 @@ def test_without_ray_the_way_to_install_it_is_told(tmp_path, monkeypatch):
 
 
 def test_an_interruption_leaves_no_process_behind(tmp_path):
-    def interrupt(event):
+    def interrupt(*said):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(SHORT, tmp_path / "run", on_event=interrupt)
+        run_experiment(SHORT, tmp_path / "run", on_progress=interrupt)
     assert not serving(os.getpid())
     with ExperimentFolder(tmp_path / "run").locked():
         pass
 
 
+# The folder
+
+
+def test_a_folder_is_made_once_and_opened_later(folder):
+    written = (folder.path / "spec.json").read_text()
+    assert made(folder.path).header == json.loads(written)
+    assert (folder.path / "spec.json").read_text() == written
+
+
+def test_a_folder_that_is_empty_is_taken(tmp_path):
+    made(tmp_path)
+    assert "spec.json" in os.listdir(tmp_path)
+
+
+def test_a_folder_that_another_process_made_meanwhile_is_opened(tmp_path, monkeypatch):
+    def too_late(target, header):
+        create_folder(target, header)
+        raise StoreError("is there already")
+
+    monkeypatch.setattr(runner, "create_folder", too_late)
+    assert made(tmp_path / "run").header["seeds"] == [0, 1]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file/run"):
+        run_experiment(COUNT, tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "facts"),
+    [
+        ("thesis.txt", "all I have", r"spec\.json"),
+        ("spec.json", "{", "JSON"),
+        ("spec.json", '{"schema": 2, "kind": "exploration"}', "experiment"),
+        ("spec.json", '{"schema": 3, "kind": "experiment"}', "schema 3"),
+        ("spec.json", '{"schema": 1, "kind": "experiment"}', r"0\.1\.0"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, name, text, facts):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(StoreError, match=facts):
+        run_experiment(COUNT, tmp_path)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_what_a_kill_left_of_a_task_is_taken_away_and_nothing_else(folder):
+    place = folder.path / "seed-0"
+    place.mkdir()
+    for name in ("number.json", ".number.json.77.new"):
+        (place / name).write_text("{}")
+    (place / "..policy.77.new-a1b2").mkdir()
+    (folder.path / ".seed-0-a1b2").mkdir()
+    (folder.path / ".seed-1-a1b2").mkdir()
+    with folder.held("seed-0"):
+        assert os.listdir(place) == ["number.json"]
+    left = {".seed-0-a1b2", ".seed-1-a1b2", "seed-0", "spec.json"} & set(os.listdir(folder.path))
+    assert left == {".seed-1-a1b2", "seed-0", "spec.json"}
+
+
+def test_a_task_is_waited_for_and_then_refused(folder):
+    with (
+        folder.held("again/seed-0"),
+        pytest.raises(StoreError, match=f"again/seed-0 .*process {os.getpid()} "),
+        folder.held("again/seed-0", wait=0.1),
+    ):
+        pass
+
+
+def test_a_task_whose_process_ends_is_taken_over(folder):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def other():
+        with folder.held("seed-0"):
+            begun.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    threading.Timer(0.2, may_end.set).start()
+    with folder.held("seed-0", wait=60):
+        assert may_end.is_set()
+    thread.join()
+
+
+def test_only_experiments_are_discarded(folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all I have")
+    with pytest.raises(StoreError, match="mine"):
+        discard(tmp_path / "mine")
+    discard(tmp_path / "nothing")
+    discard(folder.path)
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_runs_and_experiments_are_not_taken_for_each_other(folder, tmp_path):
+    train(training.SPEC, tmp_path / "training", seed=0)
+    with pytest.raises(StoreError, match="experiment"):
+        discard(tmp_path / "training")
+    with pytest.raises(StoreError, match="training run"):
+        discard_run(folder.path)
+    assert RunFolder(tmp_path / "training").is_done
+    assert ExperimentFolder(folder.path)
+
+
+@pytest.mark.parametrize("hold", [lambda f: f.locked(), lambda f: f.held("seed-0")])
+def test_an_experiment_at_work_is_not_discarded(folder, hold):
+    with hold(folder), pytest.raises(StoreError, match=str(os.getpid())):
+        discard(folder.path)
+    assert ExperimentFolder(folder.path)
+
+
 # A kill in the middle
+
+
+@pytest.mark.parametrize("n_writes", range(1, 46, 2))
+def test_a_kill_at_any_time_that_the_disk_is_written_changes_nothing(
+    tmp_path, monkeypatch, inline, once, n_writes
+):
+    left, fsync = [n_writes], os.fsync
+
+    def killing(file):
+        left[0] -= 1
+        if left[0] == 0:
+            raise training.Killed
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", killing)
+        with pytest.raises(training.Killed):
+            run_experiment(SHORT, tmp_path / "run")
+    assert run_experiment(SHORT, tmp_path / "run") == ()
+    assert results(tmp_path / "run") == results(once)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """SHORT in another process, which nothing interrupted."""
+    folder = tmp_path_factory.mktemp("once") / "run"
+    assert run_experiment(SHORT, folder) == ()
+    return folder
 
 
 @dataclass(frozen=True)
 class Killed:
-    """What was seen of a run before it was killed, and after."""
+    """A run that was killed: what was seen before, and after."""
 
     folder: Path
     n_serving: int
@@ -185,7 +391,8 @@ def killed(tmp_path_factory):
     """Two processes that train are killed with the one that waits for them, and gone on with."""
     folder = tmp_path_factory.mktemp("killed") / "run"
     options = ["--preset", "smoke", "--workers", "2", "--out", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    paths = [str(Path(tiny_experiments.__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen([*COMMAND, LONG.experiment, *options], env=environment)
     while min(n_records(folder)) < 4:
         assert process.poll() is None
@@ -212,10 +419,15 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(killed, whole):
         assert len(set(map(str, map(told, records)))) == 1
 
 
+def test_two_workers_find_what_one_finds(whole, tmp_path):
+    assert run_experiment(LONG, tmp_path / "run", workers=2) == ()
+    assert results(tmp_path / "run") == results(whole)
+
+
 def test_processes_end_with_the_one_that_is_killed(killed):
     assert killed.n_serving == 2
     assert killed.n_left == 0
 
 
 def test_a_second_process_is_refused(killed):
-    assert "is in use by process" in killed.refusal
+    assert "in use by process" in killed.refusal

@@ -1,16 +1,15 @@
 import importlib.util
 import json
-from dataclasses import replace
+import os
 from pathlib import Path
 
 import pytest
 
 import commands
-from bmdp.cli import run_progress
-from bmdp.cli.run_progress import RunProgress, line_of, summary
-from bmdp.experiments.running import runner
-from bmdp.experiments.running.store import ExperimentFolder, Task
-from bmdp.experiments.running.watching import Run, Sight
+from bmdp.cli import run as verb
+from bmdp.cli.tensorboard import Board
+from bmdp.paper import CATALOG, runner
+from bmdp.paper.runner import ExperimentFolder
 from commands import assert_is_user_error
 from tiny_experiments import COUNT, results, run_inline
 
@@ -22,10 +21,31 @@ def run(*arguments):
     return commands.run("run", *arguments, columns=200)
 
 
+class Bars:
+    """Stands for progress, and keeps what it is told."""
+
+    def __init__(self, title, unit="", *, before=0.0):
+        self.before, self.told = before, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def update(self, done, total=None, text="", name=""):
+        self.told.append((name, done, total, text))
+
+
 @pytest.fixture(autouse=True)
-def inline(monkeypatch):
-    """No other processes."""
-    monkeypatch.setattr(runner, "run_here", run_inline)
+def bars(monkeypatch):
+    """No other processes; gives all progress that there was."""
+    made = []
+    monkeypatch.setattr(runner, "run_jobs", run_inline)
+    monkeypatch.setattr(
+        verb, "Progress", lambda *given, **how: made.append(Bars(*given, **how)) or made[-1]
+    )
+    return made
 
 
 # What is told
@@ -36,19 +56,16 @@ def test_an_experiment_is_run_and_the_way_to_its_report_is_told(tmp_path):
     result = run(COUNTING, "--preset", "smoke", "--seeds", "0:2", "--out", out)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"folder: {out}\nreport: bmdp report {out}\n"
-    told = result.stderr.splitlines()
-    assert [line.partition(":")[0] for line in told] == [
-        *("once", "seed-0", "again/seed-0", "seed-1", "again/seed-1")
-    ]
-    assert told[1].startswith("seed-0: done in 0.")
-    assert told[1].endswith(" s (2 of 5)")
+    assert result.stderr == ""
     assert ExperimentFolder(out).header["seeds"] == [0, 1]
 
 
-def test_defaults_are_the_quick_preset_and_its_seeds(tmp_path):
-    assert run(COUNTING, "--out", tmp_path / "run").exit_code == 0
+def test_defaults_are_the_quick_preset_and_its_seeds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(COUNTING, "--out", "run").exit_code == 0
     header = ExperimentFolder(tmp_path / "run").header
     assert (header["preset"], header["seeds"], header["threads"]) == ("quick", [0], 1)
+    assert header["command"].endswith(" --threads 1 --out run")
 
 
 def test_the_result_is_there_as_json(tmp_path):
@@ -78,37 +95,48 @@ def test_what_failed_is_told_with_part_and_seed(tmp_path):
         "error: bug/seed-1 failed: ZeroDivisionError: nobody thought of this",
     ]
     assert result.stderr.count("Traceback") == 2
-    assert "error/seed-1: failed (2 of 6)" in result.stderr
     found = json.loads(run(*asked, "--json").stdout)
     assert found["finished"] == ["error/seed-0", "good/seed-0", "good/seed-1"]
     assert found["failed"][1] == {"task": "error/seed-1", "error": "the data are\nwrong."}
+
+
+def test_every_task_has_a_bar_and_so_have_all(tmp_path, bars):
+    run(COUNTING, "--out", tmp_path)
+    run(COUNTING, "--seeds", "0,1", "--out", tmp_path)
+    first, second = bars
+    assert first.before == 0.0
+    assert first.told[:4] == [
+        *(("once", 0.0, 1.0, ""), ("", 0.0, 3, "")),
+        *(("once", 1.0, 1.0, "done"), ("", 1.0, 3, "")),
+    ]
+    assert first.told[-1] == ("", 3.0, 3, "")
+    assert second.before == 3 / 5
+    assert second.told[-2:] == [("again/seed-1", 1.0, 1.0, "done"), ("", 5.0, 5, "")]
 
 
 # Going on
 
 
 def test_the_same_command_goes_on_after_control_c(tmp_path, monkeypatch):
-    out, seen = tmp_path / "my run", []
+    out = tmp_path / "my run"
     asked = (TRAINING, "--seeds", "0:2", "--tensorboard", "--workers", 2, "--out", out)
 
-    def interrupted(self, task, sights):
-        seen.append(task)
-        if len(seen) == 2:
+    def interrupted(self, name):
+        if name == "seed-1":
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(RunProgress, "tell", interrupted)
+        patched.setattr(Board, "look", interrupted)
         result = run(*asked)
     assert result.exit_code == 130
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
-    assert line == (
-        f"stopped; go on with: bmdp run {TRAINING} --preset quick --seeds 0:2 --device cpu "
+    assert line.endswith(
+        f"go on with: bmdp run {TRAINING} --preset quick --seeds 0:2 --device cpu "
         f"--threads 1 --out '{out}' --workers 2 --tensorboard"
     )
-    result = run(*asked)
-    assert result.exit_code == 0
-    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["seed-1"]
+    assert not (out / "seed-1" / "finished.json").exists()
+    assert run(*asked).exit_code == 0
     assert run(*asked[:3], "--out", tmp_path / "whole").exit_code == 0
     assert results(tmp_path / "whole").items() <= results(out).items()
     files = sorted((out / "tensorboard").glob("seed-*/events*"))
@@ -118,40 +146,42 @@ def test_the_same_command_goes_on_after_control_c(tmp_path, monkeypatch):
 def test_a_folder_of_another_spec_is_refused(tmp_path):
     run(COUNTING, "--out", tmp_path)
     result = run(COUNTING, "--preset", "smoke", "--out", tmp_path)
-    assert_is_user_error(result, "is of another spec: its preset is 'quick', asked is 'smoke'")
+    assert_is_user_error(result, "preset is 'quick', asked is 'smoke'")
     result = run(COUNTING, "--threads", 2, "--out", tmp_path)
-    assert_is_user_error(result, "its threads is 1, asked is 2", "--force deletes it")
+    assert_is_user_error(result, "threads is 1, asked is 2", "--force")
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
-    folder = ExperimentFolder.of(tmp_path, COUNT)
-    with folder.locked():
+    with ExperimentFolder.at_work(tmp_path, COUNT):
         result = run(COUNTING, "--preset=smoke", "--seeds=0:2", "--tensorboard", "--out", tmp_path)
-    assert_is_user_error(result, "is in use by process")
+    assert_is_user_error(result, "in use by process")
     assert not (tmp_path / "tensorboard").exists()
 
 
-def test_any_device_will_do_to_go_on(tmp_path):
-    ExperimentFolder.of(tmp_path, COUNT)
+def test_the_device_is_that_of_the_folder(tmp_path):
     path = tmp_path / "spec.json"
+    with ExperimentFolder.at_work(tmp_path, COUNT):
+        assert path.exists()
     path.write_text(path.read_text().replace('"cpu"', '"abacus"'))
     result = run(COUNTING, "--preset", "smoke", "--seeds", "0:2", "--out", tmp_path)
-    assert_is_user_error(result, "device must be", "got 'abacus'")
+    assert_is_user_error(result, "device", "'abacus'")
+    assert "asked is" not in result.stderr  # it was taken from there
+    asked = (COUNTING, "--preset", "smoke", "--out", tmp_path, "--force", "--json")
+    assert json.loads(run(*asked).stdout)["device"] in ("cpu", "cuda")
 
 
 def test_force_deletes_experiments_and_nothing_else(tmp_path):
     out, mine = tmp_path / "run", tmp_path / "mine"
     run(COUNTING, "--out", out)
     result = run(COUNTING, "--preset", "smok", "--out", out, "--force")
-    assert_is_user_error(result, "Did you mean 'smoke'?")
+    assert_is_user_error(result, "'smok'", "'smoke'?")
     assert (out / "seed-0" / "number.json").exists()
     assert run(COUNTING, "--preset", "smoke", "--out", out, "--force").exit_code == 0
     assert json.loads((out / "seed-0" / "number.json").read_text())["size"] == 1
     mine.mkdir()
     (mine / "thesis.txt").write_text("all I have")
-    result = run(COUNTING, "--out", mine, "--force")
-    assert_is_user_error(result, "is no experiment, and is not overwritten")
-    assert_is_user_error(run(COUNTING, "--out", mine), "is no experiment")
+    assert_is_user_error(run(COUNTING, "--out", mine, "--force"), "mine", "experiment")
+    assert_is_user_error(run(COUNTING, "--out", mine), "mine", "experiment")
     assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
 
 
@@ -159,17 +189,17 @@ def test_force_deletes_experiments_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "facts"),
     [
-        (("slotfilling",), ("no experiment is called 'slotfilling'", "Did you mean 'slot-filling")),
-        ((COUNTING, "--preset", "papr"), ("no preset of", "there are smoke, quick.")),
-        ((COUNTING, "--seeds", "0-4"), ("--seeds must be like 0:4 or 0,3,7; got '0-4'",)),
-        ((COUNTING, "--seeds", "4:4"), ("--seeds must name at least one; got '4:4'",)),
-        ((COUNTING, "--device", "abacus"), ("device must be 'auto', 'cpu' or 'cuda'",)),
+        (("slotfilling",), ("'slotfilling'", "'slot-filling'?")),
+        ((COUNTING, "--preset", "papr"), ("'papr'", "smoke, quick")),
+        ((COUNTING, "--seeds", "0-4"), ("--seeds", "'0-4'")),
+        ((COUNTING, "--seeds", "4:4"), ("--seeds", "'4:4'")),
+        ((COUNTING, "--device", "abacus"), ("device", "'abacus'")),
     ],
 )
-def test_errors_of_the_user_are_told_in_one_line(tmp_path, arguments, words):
-    assert_is_user_error(run(*arguments, "--out", tmp_path / "run"), *words)
+def test_errors_of_the_user_are_told_in_one_line(tmp_path, arguments, facts):
+    assert_is_user_error(run(*arguments, "--out", tmp_path / "run"), *facts)
     assert not list(tmp_path.iterdir())
 
 
@@ -180,7 +210,7 @@ def test_without_an_extra_the_way_to_install_it_is_told(tmp_path, monkeypatch, e
     monkeypatch.setattr(importlib.util, "find_spec", missing)
     option = ("--engine", "ray") if extra == "ray" else ("--tensorboard",)
     result = run(COUNTING, *option, "--out", tmp_path / "run")
-    assert_is_user_error(result, "must be installed", f"pip install 'bmdp[{extra}]'")
+    assert_is_user_error(result, f"pip install 'bmdp[{extra}]'")
     assert not list(tmp_path.iterdir())
 
 
@@ -192,43 +222,42 @@ def test_no_experiment_and_no_folder_are_bad_usage(tmp_path, monkeypatch):
     assert not list(Path().iterdir())
 
 
-# Progress
-
-RECORD = {"kind": "iteration", "round": 1, "iteration": 4}
-TRAINED = Sight(Task("ftq", 3), "training", 0.25, 0.0, 30.0, Run("", RECORD, 10, 12))
-
-
-def test_a_task_at_work_has_a_line():
-    assert line_of(TRAINED).split() == [
-        *("ftq/seed-3", "round", "2/10", "iteration", "5/12", "25%")
-    ]
-    assert line_of(Sight(Task("", 0), "working", seconds=61)).endswith("at work for 1:01")
-    inner = replace(TRAINED, run=Run("exploring", {"kind": "collection", "round": 0}, 10, 12))
-    assert line_of(inner).split() == ["ftq/seed-3", "round", "1/10", "exploring"]
+def test_the_help_names_all_experiments():
+    told = " ".join(run("--help").stdout.split())
+    assert [name for name in CATALOG if name not in told] == []
 
 
-def test_all_tasks_have_a_summary():
-    done = Sight(Task("", 0), "finished", 1.0)
-    assert summary([done, TRAINED], None) == "1 of 2 done, 62%"
-    assert summary([done, TRAINED], 3700) == "1 of 2 done, 62%, about 1:01:40 left"
+# TensorBoard
 
 
-def test_a_terminal_sees_tasks_at_work(tmp_path, monkeypatch):
-    seen = []
-    console = run_progress.Console
-    monkeypatch.setattr(run_progress, "Console", lambda **k: console(**k, force_terminal=True))
-    update = run_progress.Live.update
-    watch = lambda self, text: [seen.append(text.plain), update(self, text)]  # noqa: E731
-    monkeypatch.setattr(run_progress.Live, "update", watch)
-    assert run(TRAINING, "--seeds", 0, "--out", tmp_path / "run").exit_code == 0
-    assert seen[0] == "0 of 2 done, 0%"
-    assert seen[-1].startswith("2 of 2 done, 100%")
+def line(number, iteration=None, **more):
+    kind = "collection" if iteration is None else "iteration"
+    record = {"kind": kind, "round": number, "iteration": iteration, "last_loss": 0.5}
+    return json.dumps({name: v for name, v in record.items() if v is not None} | more) + "\n"
 
 
-def test_elsewhere_a_line_a_minute_is_enough(capsys):
-    seconds = [0.0]
-    progress = RunProgress(lambda: seconds[0])
-    with progress.shown():
-        for seconds[0] in (59.0, 61.0, 62.0, 122.0):
-            progress.show([TRAINED], 60.0)
-    assert capsys.readouterr().err.splitlines() == ["0 of 1 done, 25%, about 1:00 left"] * 2
+def charts_of(folder):
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    found = pytest.importorskip(module).EventAccumulator(str(folder))
+    found.Reload()
+    return {
+        tag: [(event.step, event.value) for event in found.Scalars(tag)]
+        for tag in found.Tags()["scalars"]
+    }
+
+
+def test_records_are_charts_of_tensorboard_and_each_is_told_once(tmp_path):
+    (tmp_path / "tensorboard" / "old").mkdir(parents=True)
+    path = tmp_path / "ftq" / "seed-1" / "learning" / "records.jsonl"
+    path.parent.mkdir(parents=True)
+    rounds = [line(n, reward=n + 1.0) + line(n, 0) + line(n, 1) for n in range(2)]
+    board = Board(tmp_path)
+    for text in ("", rounds[0], rounds[0][:-9], line(0, reward=1.0), rounds[0] + rounds[1]):
+        path.write_text(text)
+        board.look("ftq/seed-1")
+    assert os.listdir(tmp_path / "tensorboard") == ["ftq"]
+    assert charts_of(tmp_path / "tensorboard" / "ftq" / "seed-1" / "learning") == {
+        "collection/reward": [(0, 1.0), (1, 2.0)],
+        "collection/last_loss": [(0, 0.5), (1, 0.5)],
+        "iteration/last_loss": [(step, 0.5) for step in range(4)],
+    }

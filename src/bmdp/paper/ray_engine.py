@@ -1,7 +1,7 @@
-"""Tasks on the machines of a Ray cluster.
+"""Jobs on the machines of a Ray cluster, as `bmdp.workers.run_jobs` does them on this one.
 
 All machines must see the folder of the experiment under the same name, and have the same versions
-installed. A task whose machine is lost is done again on another, where it goes on from its folder.
+installed. A job whose machine is lost is done again on another, where it goes on from its folder.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from bmdp.errors import ConfigError, MissingDependency
-from bmdp.experiments.running.local_engine import BEAT, THREADS, Outcomes
-from bmdp.experiments.running.tasks import Failure, Job, attempt
+from bmdp.workers import BEAT, THREADS, Died
 
-_RETRIES = 5  # machines that a task may lose
+_RETRIES = 5  # machines that a job may lose
 
 
 def require_ray() -> None:
@@ -30,52 +29,65 @@ def require_ray() -> None:
         raise MissingDependency("Ray must be installed to run on it: pip install 'bmdp[ray]'")
 
 
-def run_on_ray(jobs: Sequence[Job], *, workers: int | None, threads: int, device: str) -> Outcomes:
-    """Does jobs on a cluster, and tells of each that ended.
+def run_on_ray(
+    do: Callable[[Any], Any],
+    jobs: Sequence[Any],
+    *,
+    workers: int | None,
+    threads: int,
+    device: str,
+) -> Generator[tuple[int, Any] | None]:
+    """Does jobs on a cluster, and yields the position and the result of each that ended.
 
     The cluster is the one that this process has joined, or that RAY_ADDRESS names; else one is
-    started on this machine, and ended at last.
+    started on this machine, and ended at last. Jobs that are not done when the generator is closed
+    are cancelled.
 
     Args:
-        jobs: what to do, in the order in which it is begun.
-        workers: tasks at a time; without, as many as the cluster has room for.
+        do: a function of a module that raises no error.
+        jobs: arguments of `do`, in the order in which they are begun.
+        workers: jobs at a time; without, as many as the cluster has room for.
         threads: cores of each of them.
-        device: "cpu" or "cuda"; on GPUs tasks share them if there are more workers.
+        device: "cpu" or "cuda"; on GPUs jobs share them if there are more workers.
+
+    Yields:
+        `(position, result)`, the result a `Died` if Ray gave the job up; or None now and then.
 
     Raises:
         ConfigError: if the cluster has no GPU and one is asked for.
     """
+    if not jobs:
+        return
     import ray
 
     with _joined(workers, threads):
-        share = _share_of_gpu(workers) if device == "cuda" else 0
-        do = ray.remote(
+        remote = ray.remote(
             num_cpus=threads,
-            num_gpus=share,
+            num_gpus=_share_of_gpu(workers) if device == "cuda" else 0,
             max_retries=_RETRIES,
             retry_exceptions=False,
             runtime_env={"env_vars": dict.fromkeys(THREADS, str(threads))},
-        )(attempt)
-        waiting: list[Job] = list(reversed(jobs))
-        at_work: dict[Any, Job] = {}
+        )(do)
+        running: dict[Any, int] = {}
+        n_begun = 0
         try:
-            while waiting or at_work:
-                while waiting and len(at_work) < (workers or len(jobs)):
-                    job = waiting.pop()
-                    at_work[do.remote(job)] = job
-                ready, _ = ray.wait(list(at_work), timeout=BEAT)
-                if not ready:
+            while n_begun < len(jobs) or running:
+                while n_begun < len(jobs) and len(running) < (workers or len(jobs)):
+                    running[remote.remote(jobs[n_begun])] = n_begun
+                    n_begun += 1
+                ended, _ = ray.wait(list(running), timeout=BEAT)
+                if not ended:
                     yield None
-                for ref in ready:
-                    job = at_work.pop(ref)
+                for ref in ended:
+                    position = running.pop(ref)
                     try:
-                        failure = ray.get(ref)
+                        result = ray.get(ref)
                     except ray.exceptions.RayError as error:
                         lines = str(error).strip().splitlines() or ["nothing is said"]
-                        failure = Failure(job.task, f"{type(error).__name__}: {lines[0]}")
-                    yield job, failure
+                        result = Died(f"{type(error).__name__}: {lines[0]}")
+                    yield position, result
         finally:
-            for ref in at_work:
+            for ref in running:
                 ray.cancel(ref, force=True)
 
 
@@ -102,7 +114,7 @@ def _joined(workers: int | None, threads: int) -> Iterator[None]:
 
 
 def _share_of_gpu(workers: int | None) -> float:
-    """Of each task, so that so many fit."""
+    """Of each job, so that so many fit."""
     import ray
 
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

@@ -1,1 +1,0 @@
-"""Experiments in their folders: what is to do, who does it, and how far it is."""
