@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from bmdp.experiments.running.tasks import Failure, Job, attempt
-from bmdp.policies.travel import serve_parent
+from bmdp.workers import _enter
 
 BEAT = 0.5  # seconds after which is told that nothing happened
 Outcomes = Generator[tuple[Job, Failure | None] | None]
@@ -115,7 +115,7 @@ def _last_word(code: int | None) -> str:
 def _serve(pipe: connection.Connection[Any, Any]) -> None:
     """What a worker does: jobs, until there is nobody to hand it one."""
     _die_with_parent()
-    serve_parent()
+    _enter(None)
     while True:
         try:
             job = pipe.recv()
