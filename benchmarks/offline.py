@@ -27,9 +27,14 @@ from numpy.typing import NDArray
 import bmdp
 from bmdp import BFTQConfig, DataError, FiniteBMDP, TransitionBatch
 from bmdp.arrays import FloatArray
-from bmdp.evaluation.bootstrap import Fits, interval_ends, repeat_fitted, repeat_weighted
-from bmdp.evaluation.importance import weighted_episodes
-from bmdp.evaluation.logged import logged_episodes
+from bmdp.evaluation.offline import (
+    Fits,
+    interval_ends,
+    logged_episodes,
+    repeat_fitted,
+    repeat_weighted,
+    weighted_episodes,
+)
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
 from bmdp.exact.textbook import garnet
 from bmdp.learn import Backward, EnvConfig, Exploration, TrainingSpec, collect, explore

@@ -13,9 +13,7 @@ from batches import fraction_model
 from bmdp import BudgetError, ConfigError, DataError, FiniteBMDP, PolicyError, TransitionBatch
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.evaluation import OfflineEvaluation, evaluate_offline, mean_interval
-from bmdp.evaluation.bootstrap import interval_ends
-from bmdp.evaluation.importance import Weighted, weighted_episodes
-from bmdp.evaluation.logged import logged_episodes
+from bmdp.evaluation.offline import Weighted, interval_ends, logged_episodes, weighted_episodes
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
 from bmdp.learn import (
     Backward,

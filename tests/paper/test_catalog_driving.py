@@ -6,8 +6,8 @@ import pytest
 
 import bmdp
 from bmdp.envs import ScriptedPolicy
+from bmdp.envs.episodes import environment_seeds
 from bmdp.evaluation import measure_portfolio
-from bmdp.evaluation.episodes import environment_seeds
 from bmdp.experiments.catalog.driving import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.measuring import other_seed

@@ -7,9 +7,9 @@ import pytest
 import bmdp
 from bmdp import TransitionBatch
 from bmdp.envs import slot_filling
+from bmdp.envs.episodes import environment_seeds
 from bmdp.evaluation import measure_portfolio
-from bmdp.evaluation.episodes import Job, Setting, environment_seeds
-from bmdp.evaluation.workers import play_plans
+from bmdp.evaluation.rollouts import Plan, play_plans
 from bmdp.experiments.catalog.slot_filling import EXPERIMENT
 from bmdp.experiments.experiment import Work
 from bmdp.experiments.parts.measuring import other_seed
@@ -189,8 +189,8 @@ def test_in_the_papers_way_each_price_is_ftq_on_what_ftq_without_price_explored(
 
 def played_alone(policy, stream):
     """What dialogues with a policy cost."""
-    setting = Setting(ENV.spec(), other_seed(3, "prices"), 10)
-    played, _ = play_plans(policy, setting, [Job(0, TESTING.n_episodes, 0.0, stream)])
+    plans, seed = [Plan(0, TESTING.n_episodes, 0.0, stream)], other_seed(3, "prices")
+    played, _ = play_plans(policy, ENV.spec(), plans, seed=seed)
     return played[0].discounted_cost
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import gymnasium
 import numpy as np
 import typer
 from gymnasium.envs.registration import EnvSpec
-from numpy.typing import NDArray
 
 from bmdp.cli.options import (
     AsJson,
@@ -26,44 +23,12 @@ from bmdp.cli.options import (
     write_picture,
 )
 from bmdp.envs import TwoWay
-from bmdp.envs.gym import Episodes
+from bmdp.envs.episodes import Episode, Step, play_episode
 from bmdp.envs.two_way import film
-from bmdp.errors import BudgetError, ConfigError, EnvError, PolicyError
+from bmdp.errors import BudgetError, ConfigError
 from bmdp.frontier import BudgetStatus
-from bmdp.policies import BudgetedPolicy
-from bmdp.randomness import EpisodeStreams
 
-_MOST_STEPS = 10_000
 _DRIVING = "bmdp/TwoWay-v0"
-
-
-class Move(NamedTuple):
-    """The dial, moved."""
-
-    budget: float
-    step: int
-
-
-class Played(NamedTuple):
-    """What happened at one step."""
-
-    step: int
-    action: int
-    name: str
-    reward: float
-    cost: float
-    budget: float  # held before the decision
-    next_budget: float  # handed on
-    status: str
-
-
-@dataclass(frozen=True)
-class Screen:
-    """What there is to see of an episode when it is over."""
-
-    transcript: str | None
-    picture: NDArray[np.uint8] | None
-    svg: str | None
 
 
 def play(  # noqa: PLR0913
@@ -84,167 +49,101 @@ def play(  # noqa: PLR0913
     as_json: AsJson = False,
 ) -> None:
     """Play one episode, a line a step: what was done, earned, paid, and which budget was held."""
-    moves = [_move(text) for text in then or ()]
+    moves = dict(_move(text) for text in then or ())
     policy, spec = open_run(run, env, setting or ())
+    about = _metadata(spec)
+    modes = list(about.get("render_modes") or ())
     if out is not None:
-        _check_picture(out, force, spec)
-    steps, screen = _episode(policy, spec, [Move(budget, 0), *moves], seed, out)
-    late = [move for move in moves if move.step > steps[-1].step]
-    for move in late:
-        typer.echo(f"note: the episode ended before step {move.step}", err=True)
-    (_print_json if as_json else _print_lines)(steps, screen)
-    if out is not None:
-        _draw(screen, out, force)
-
-
-def _episode(
-    policy: BudgetedPolicy, spec: EnvSpec, moves: Sequence[Move], seed: int, out: Path | None
-) -> tuple[list[Played], Screen]:
-    """Plays, and returns what happened and what there is to see."""
-    modes = _modes(spec)
+        _check_picture(out, force, spec, modes)
     wanted = "ansi" if "ansi" in modes else "rgb_array" if out is not None else None
-    env = gymnasium.make(
-        spec, render_mode=wanted if wanted in modes else None, disable_env_checker=True
-    )
-    try:
-        steps = list(_steps(policy, env, moves, seed))
-        seen: Any = env.render() if env.render_mode is not None else None
-    finally:
-        env.close()
-    is_film = out is not None and out.suffix.lower() == ".svg"
-    return steps, Screen(
-        transcript=seen if isinstance(seen, str) else None,
-        picture=seen if isinstance(seen, np.ndarray) else None,
-        svg=_film(spec, [step.action for step in steps], seed) if is_film else None,
-    )
+    mode = wanted if wanted in modes else None
+    played = play_episode(policy, spec, budget=budget, seed=seed, moves=moves, render_mode=mode)
+    for late in sorted(step for step in moves if step >= len(played.steps)):
+        typer.echo(f"note: the episode ended before step {late}", err=True)
+    rows = [_row(step, about.get("action_names")) for step in played.steps]
+    transcript = played.picture if mode == "ansi" else None
+    (_print_json if as_json else _print_lines)(rows, transcript)
+    if out is not None:
+        is_film = out.suffix.lower() == ".svg"
+        write_picture(out, _film(played, spec) if is_film else _png(played), force)
 
 
-def _steps(
-    policy: BudgetedPolicy, env: gymnasium.Env[Any, Any], moves: Sequence[Move], seed: int
-) -> Iterator[Played]:
-    names = env.unwrapped.metadata.get("action_names")
-    horizon = env.unwrapped.metadata.get("horizon")
-    state, _ = env.reset(seed=seed)
-    streams = EpisodeStreams.named(seed, "play", [0])
-    with _fits(policy, env):
-        tracker = policy.start(np.asarray(state)[None], moves[0].budget, streams)
-    for step in range(horizon or _MOST_STEPS):
-        for move in moves:
-            if move.step == step:
-                tracker.set_budget(move.budget)
-        held = float(tracker.budgets[0])
-        with _fits(policy, env):
-            action, next_budget, status = (c[0] for c in tracker.decide(np.asarray(state)[None]))
-        state, reward, terminated, truncated, info = env.step(int(action))
-        if "cost" not in info:
-            raise EnvError(f"{_id(env)} must give info['cost'] at every step; a step had none.")
-        ended = bool(terminated or truncated)
-        tracker.observe([info["cost"]], np.asarray(state)[None], [ended])
-        yield Played(
-            step=step,
-            action=int(action),
-            name=str(names[action]) if names else str(action),
-            reward=float(reward),
-            cost=float(info["cost"]),
-            budget=held,
-            next_budget=float(next_budget),
-            status=BudgetStatus(int(status)).name,
-        )
-        if ended:
-            return
+def _row(step: Step, names: Sequence[str] | None) -> dict[str, Any]:
+    """What happened at one step, for the reader."""
+    action = int(step.actions[0])
+    return {
+        "step": step.index,
+        "action": action,
+        "name": str(names[action]) if names else str(action),
+        "reward": float(step.rewards[0]),
+        "cost": float(step.costs[0]),
+        "budget": float(step.budgets[0]),  # held before the decision
+        "next_budget": float(step.decision.next_budget[0]),
+        "status": BudgetStatus(int(step.decision.status[0])).name,
+    }
 
 
-@contextmanager
-def _fits(policy: BudgetedPolicy, env: gymnasium.Env[Any, Any]) -> Iterator[None]:
-    """Says so if the policy cannot act on what it is shown."""
-    try:
-        yield
-    except (BudgetError, PolicyError):
-        raise
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        raise PolicyError(
-            f"the policy cannot act on what {_id(env)} shows; {type(policy).__name__} said: {error}"
-        ) from error
-
-
-def _id(env: gymnasium.Env[Any, Any]) -> str:
-    return env.spec.id if env.spec is not None else "the environment"
-
-
-def _film(spec: EnvSpec, actions: Sequence[int], seed: int) -> str:
-    """The same drive again, frame by frame."""
-    task = TwoWay(**spec.kwargs)
-    episodes, only = Episodes(task, 1), np.array([0])
-    episodes.seed(np.array([seed]))
-    episodes.start(only)
-    frames = [episodes.state]
-    for action in actions:
-        frames += task.frames(episodes.state, np.array([action]))
-        episodes.step(only, np.array([action]))
-    return film(frames)
-
-
-def _modes(spec: EnvSpec) -> Sequence[str]:
+def _metadata(spec: EnvSpec) -> dict[str, Any]:
     env = gymnasium.make(spec, disable_env_checker=True)
     env.close()
-    return list(env.metadata.get("render_modes") or ())
+    return env.unwrapped.metadata
 
 
-def _move(text: str) -> Move:
-    """Reads `B@K`."""
-    budget, _, step = text.partition("@")
+def _move(text: str) -> tuple[int, float]:
+    """Reads `B@K`; returns the step and the budget."""
+    budget, _, number = text.partition("@")
     try:
-        move = Move(float(budget), int(step))
+        step, moved = int(number), float(budget)
     except ValueError:
         raise BudgetError(f"--then must be BUDGET@STEP, such as 0.1@4; got '{text}'.") from None
-    if move.step < 0:
+    if step < 0:
         raise BudgetError(f"--then must name a step from 0 on; got '{text}'.")
-    return move
+    return step, moved
 
 
-def _print_lines(steps: Sequence[Played], screen: Screen) -> None:
-    width = max(6, *(len(step.name) for step in steps))
+def _print_lines(rows: Sequence[dict[str, Any]], transcript: str | None) -> None:
+    width = max(6, *(len(row["name"]) for row in rows))
     typer.echo(f"step  {'action':<{width}}  {'reward':>8}  {'cost':>8}  {'budget':>8}  status")
-    for step in steps:
+    for row in rows:
         typer.echo(
-            f"{step.step:>4}  {step.name:<{width}}  {step.reward:>8.4g}  {step.cost:>8.4g}  "
-            f"{step.budget:>8.4g}  {step.status}"
+            f"{row['step']:>4}  {row['name']:<{width}}  {row['reward']:>8.4g}  "
+            f"{row['cost']:>8.4g}  {row['budget']:>8.4g}  {row['status']}"
         )
-    reward, cost = (sum(getattr(step, name) for step in steps) for name in ("reward", "cost"))
+    reward, cost = (sum(row[name] for row in rows) for name in ("reward", "cost"))
     typer.echo(f"{'sum':>4}  {'':<{width}}  {reward:>8.4g}  {cost:>8.4g}")
-    if screen.transcript:
-        typer.echo(f"\n{screen.transcript}")
+    if transcript:
+        typer.echo(f"\n{transcript}")
 
 
-def _print_json(steps: Sequence[Played], screen: Screen) -> None:
-    found = {
-        "steps": [step._asdict() for step in steps],
-        "reward": sum(step.reward for step in steps),
-        "cost": sum(step.cost for step in steps),
-        "transcript": screen.transcript,
-    }
+def _print_json(rows: Sequence[dict[str, Any]], transcript: str | None) -> None:
+    sums = {name: sum(row[name] for row in rows) for name in ("reward", "cost")}
+    found = {"steps": rows, **sums, "transcript": transcript}
     typer.echo(json.dumps(found, indent=2, allow_nan=False))
 
 
-def _check_picture(path: Path, force: bool, spec: EnvSpec) -> None:
+def _check_picture(path: Path, force: bool, spec: EnvSpec, modes: Sequence[str]) -> None:
     """Finds out what is wrong with a picture before any work is done."""
     suffix = path.suffix.lower()
     if suffix not in (".png", ".svg"):
         raise ConfigError(f"--out must end in .png or .svg; got '{path}'.")
     if suffix == ".svg" and spec.id != _DRIVING:
         raise ConfigError(f"{spec.id} has no film, only two-way has: --out must end in .png.")
-    if suffix == ".png" and "rgb_array" not in _modes(spec):
+    if suffix == ".png" and "rgb_array" not in modes:
         raise ConfigError(f"{spec.id} has no picture: leave --out away.")
     require_place(path, force)
 
 
-def _draw(screen: Screen, path: Path, force: bool) -> None:
-    if screen.svg is not None:
-        content = screen.svg.encode()
-    else:
-        from matplotlib.image import imsave  # takes long to import
+def _film(played: Episode, spec: EnvSpec) -> bytes:
+    """The drive, frame by frame."""
+    task, frames = TwoWay(**spec.kwargs), played.states[:1]
+    for state, step in zip(played.states[:-1], played.steps, strict=True):
+        frames += task.frames(state, step.actions)
+    return film(frames).encode()
 
-        picture = BytesIO()
-        imsave(picture, np.asarray(screen.picture), format="png")
-        content = picture.getvalue()
-    write_picture(path, content, force)
+
+def _png(played: Episode) -> bytes:
+    from matplotlib.image import imsave  # takes long to import
+
+    picture = BytesIO()
+    imsave(picture, np.asarray(played.picture), format="png")
+    return picture.getvalue()

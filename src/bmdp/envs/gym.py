@@ -43,27 +43,30 @@ class Episodes:
     def __init__(self, task: Task, n_episodes: int) -> None:
         """No episode has started yet."""
         self.task = task
-        self.seeds: IntArray = np.zeros(n_episodes, np.int64)
-        self.numbers: IntArray = np.full(n_episodes, -1, np.int64)
         self.steps: IntArray = np.zeros(n_episodes, np.int64)
         self.state: State = None
+        self.seed(np.zeros(n_episodes, np.int64))
 
     def seed(self, seeds: IntArray) -> None:
         """Gives each episode a seed, from which it counts its episodes anew."""
-        self.seeds, self.numbers = seeds, np.full(len(seeds), -1, np.int64)
+        self.draw_from(EpisodeStreams(stream_key(0, self.task.name), seeds * _EPISODES))
+
+    def draw_from(self, streams: EpisodeStreams) -> None:
+        """Gives each episode a stream; a later episode at its place has the next number."""
+        self._streams, self._numbers = streams, np.full(len(streams), -1, np.int64)
 
     def start(self, rows: NDArray[Any]) -> None:
         """Starts the next episodes at some of the places, chosen by position."""
-        self.numbers[rows] += 1
+        self._numbers[rows] += 1
         self.steps[rows] = 0
         started = self.task.start(self._uniforms(rows))
-        every = self.state is None or len(rows) == len(self.seeds)
+        every = self.state is None or len(rows) == len(self.steps)
         self.state = started if every else with_rows(self.state, rows, started)
 
     def step(self, rows: NDArray[Any], actions: IntArray) -> Outcome:
         """Plays one step at some of the places."""
         self.steps[rows] += 1
-        every = len(rows) == len(self.seeds)
+        every = len(rows) == len(self.steps)
         now = self.state if every else rows_of(self.state, rows)
         outcome = self.task.step(now, actions, self._uniforms(rows))
         self.state = outcome.state if every else with_rows(self.state, rows, outcome.state)
@@ -71,8 +74,8 @@ class Episodes:
 
     def _uniforms(self, rows: NDArray[Any]) -> FloatArray:
         """Numbers of the current steps; a start is step 0."""
-        episodes = self.seeds[rows] * _EPISODES + self.numbers[rows]
-        streams = EpisodeStreams(stream_key(0, self.task.name), episodes)
+        episodes = self._streams.episodes[rows] + self._numbers[rows]
+        streams = EpisodeStreams(self._streams.key, episodes)
         return streams.uniforms(self.steps[rows], self.task.n_draws)
 
 
@@ -94,6 +97,11 @@ class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
         self._is_seeded, self._is_going = False, False
         # What was seen, and what was done to get there.
         self.trace: list[tuple[NDArray[Any], int | None]] = []
+
+    @property
+    def state(self) -> State:
+        """The state of the episode as a batch of one, with what is hidden."""
+        return self._episodes.state
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -3,13 +3,15 @@
 An environment is named by an id, a short name, or a specification. If it has a vector entry point,
 all slots are one batched simulation; otherwise each is an environment of its own, and only those
 whose episode is going on are stepped. What a slot plays is the same in both, and in any company.
+A task of ours has slots without Gymnasium, too, whose whole state can be read.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -20,13 +22,16 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import nearest
+from bmdp.envs.gym import Episodes, describe
 from bmdp.envs.registry import ENV_IDS
+from bmdp.envs.tasks import State, Task
 from bmdp.errors import ConfigError, EnvError
+from bmdp.randomness import EpisodeStreams
 
 _OURS = ("num_envs", "render_mode", "vectorization_mode")  # settings that are decided here
 
 
-class Step(NamedTuple):
+class SlotOutcome(NamedTuple):
     """What one step led to, in every slot; what ended slots say means nothing."""
 
     states: NDArray[Any]  # [N, ...]
@@ -46,16 +51,17 @@ class Facts(NamedTuple):
 class Slots(Protocol):
     """Slots that play episodes side by side."""
 
+    name: str  # of the environment: its id
     facts: Facts
     metadata: dict[str, Any]  # of the environment; none if a wrapper may have changed its costs
     state_space: spaces.Space[Any]
     action_space: spaces.Discrete
     most: int  # slots at a time
 
-    def reset(self, seeds: list[int]) -> NDArray[Any]:
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed; returns states `[N, ...]`."""
 
-    def step(self, actions: IntArray, going: BoolArray) -> Step:
+    def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions `[N]` in the slots that are going on."""
 
     def close(self) -> None:
@@ -90,7 +96,7 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
         raise ConfigError(f"no environment is called '{env}'.{hint}") from error
 
 
-def open_slots(spec: EnvSpec) -> Slots:
+def open_slots(spec: EnvSpec) -> EnvSlots:
     """Returns slots of an environment, batched if it can be.
 
     Raises:
@@ -109,6 +115,7 @@ class BatchedSlots:
 
     def __init__(self, spec: EnvSpec) -> None:
         """Makes a batch of one, to see what it is."""
+        self.spec, self.name = spec, spec.id
         self._spec = dataclasses.replace(spec, max_episode_steps=None)
         self._limit, self._n_steps = spec.max_episode_steps or np.inf, 0
         self._envs = self._make(1)
@@ -131,7 +138,7 @@ class BatchedSlots:
         except TypeError as error:
             raise _refusal(self._spec, error) from error
 
-    def reset(self, seeds: list[int]) -> NDArray[Any]:
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed."""
         if self._envs.num_envs != len(seeds):
             self._envs.close()
@@ -141,7 +148,7 @@ class BatchedSlots:
         states, _ = self._envs.reset(seed=of_slots)
         return np.asarray(states)
 
-    def step(self, actions: IntArray, going: BoolArray) -> Step:
+    def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions, in the slots that ended too."""
         states, rewards, terminated, truncated, info = self._envs.step(actions)
         if "cost" not in info:
@@ -149,7 +156,7 @@ class BatchedSlots:
         self._n_steps += 1
         ended = terminated | truncated | (self._n_steps >= self._limit)
         paid = np.asarray(rewards), np.asarray(info["cost"])
-        return Step(np.asarray(states), *paid, ended, ended & ~terminated)
+        return SlotOutcome(np.asarray(states), *paid, ended, ended & ~terminated)
 
     def close(self) -> None:
         """Frees the batch."""
@@ -157,51 +164,118 @@ class BatchedSlots:
 
 
 class SingleSlots:
-    """Slots that are environments of their own."""
+    """Slots that are environments of their own.
+
+    Args:
+        spec: of each of them.
+        render_mode: of each of them.
+    """
 
     most = 250
 
-    def __init__(self, spec: EnvSpec) -> None:
+    def __init__(self, spec: EnvSpec, render_mode: str | None = None) -> None:
         """Makes one, to see what it is."""
-        self._spec = spec
-        self._envs: list[gymnasium.Env[Any, Any]] = [self._make()]
+        self.spec, self.name = spec, spec.id
+        # An environment need not take the argument at all.
+        self._settings: dict[str, Any] = {}
+        if render_mode is not None:
+            self._settings["render_mode"] = render_mode
+        self.envs: list[gymnasium.Env[Any, Any]] = [self._make()]
         self._states: NDArray[Any] = np.empty(0)
-        self.facts = _facts(self._envs[0].metadata)
-        self.metadata = _own_metadata(self._envs[0])
-        self.state_space = self._envs[0].observation_space
-        self.action_space = _discrete(spec, self._envs[0].action_space)
+        self.facts = _facts(self.envs[0].metadata)
+        self.metadata = _own_metadata(self.envs[0])
+        self.state_space = self.envs[0].observation_space
+        self.action_space = _discrete(spec, self.envs[0].action_space)
 
     def _make(self) -> gymnasium.Env[Any, Any]:
         try:
-            return gymnasium.make(self._spec, disable_env_checker=True)
+            return gymnasium.make(self.spec, disable_env_checker=True, **self._settings)
         except TypeError as error:
-            raise _refusal(self._spec, error) from error
+            raise _refusal(self.spec, error) from error
 
-    def reset(self, seeds: list[int]) -> NDArray[Any]:
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed."""
-        self._envs += [self._make() for _ in range(len(seeds) - len(self._envs))]
-        started = [env.reset(seed=s)[0] for env, s in zip(self._envs, seeds, strict=False)]
+        self.envs += [self._make() for _ in range(len(seeds) - len(self.envs))]
+        started = [env.reset(seed=s)[0] for env, s in zip(self.envs, seeds, strict=False)]
         self._states = np.stack([np.asarray(state) for state in started])
         return self._states
 
-    def step(self, actions: IntArray, going: BoolArray) -> Step:
+    def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions in the slots that are going on."""
         states = self._states.copy()  # of ended slots, the last
         rewards, costs = np.zeros((2, len(actions)))
         ended, cut = ~going, np.zeros(len(actions), np.bool_)
         for i in np.flatnonzero(going):
-            seen, reward, terminated, truncated, info = self._envs[i].step(int(actions[i]))
+            seen, reward, terminated, truncated, info = self.envs[i].step(int(actions[i]))
             if "cost" not in info:
-                raise _no_cost(self._spec)
+                raise _no_cost(self.spec)
             states[i], rewards[i], costs[i] = seen, float(reward), info["cost"]
             ended[i], cut[i] = terminated or truncated, truncated and not terminated
         self._states = states
-        return Step(states, rewards, costs, ended, cut)
+        return SlotOutcome(states, rewards, costs, ended, cut)
 
     def close(self) -> None:
         """Frees the environments."""
-        for env in self._envs:
+        for env in self.envs:
             env.close()
+
+
+EnvSlots: TypeAlias = BatchedSlots | SingleSlots
+
+
+class TaskSlots:
+    """Slots of a task, as Gymnasium's environments of it would play.
+
+    An ended slot keeps its last state. There may be any number of slots.
+
+    Args:
+        task: the task.
+        streams: of the episodes with given seeds; those of its environments if not given.
+
+    >>> from bmdp.envs import Corridors
+    >>> slots = TaskSlots(Corridors(noise_std=0.0))
+    >>> seen = slots.reset([0, 1])
+    >>> outcome = slots.step(np.array([0, 2]), np.array([True, True]))  # stop, and right
+    >>> slots.state.x.tolist(), outcome.ended.tolist()
+    ([3.5, 4.5], [True, False])
+    """
+
+    most = BatchedSlots.most
+
+    def __init__(
+        self, task: Task, streams: Callable[[Sequence[int]], EpisodeStreams] | None = None
+    ) -> None:
+        """No episode has begun."""
+        self.name, self._task, self._streams = task.name, task, streams
+        self.facts, self.metadata = Facts(task.gamma, task.horizon), describe(task)
+        self.state_space = task.observation_space
+        self.action_space = spaces.Discrete(len(task.action_names))
+
+    @property
+    def state(self) -> State:
+        """The states of all slots, with what is hidden."""
+        return self._episodes.state
+
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Starts one episode for each seed."""
+        self._episodes = Episodes(self._task, len(seeds))
+        if self._streams is None:
+            self._episodes.seed(np.asarray(seeds, np.int64))
+        else:
+            self._episodes.draw_from(self._streams(seeds))
+        self._episodes.start(np.arange(len(seeds)))
+        return self._task.observe(self.state)
+
+    def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
+        """Plays actions in the slots that are going on."""
+        rows, ended = np.flatnonzero(going), ~going
+        rewards, costs = np.zeros((2, len(actions)))
+        _, rewards[rows], costs[rows], ended[rows] = self._episodes.step(rows, actions[rows])
+        seen = self._task.observe(self.state)
+        return SlotOutcome(seen, rewards, costs, ended, np.zeros(len(actions), np.bool_))
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def _facts(metadata: dict[str, Any]) -> Facts:

@@ -1,17 +1,17 @@
 """Policies measured by playing them, or by logged episodes: returns, and the truth of the dial."""
 
-from bmdp.evaluation.bounds import bernstein_interval, bounded_interval, share_interval
-from bmdp.evaluation.calibration import calibrate
-from bmdp.evaluation.dial import DialReport, measure_dial, measure_dials
-from bmdp.evaluation.midway import MoveEvaluation, evaluate_move
+from bmdp.evaluation.calibration import calibrate, measure_portfolio, play_members
+from bmdp.evaluation.dial import DialReport, dial_measures, measure_dial, measure_dials
 from bmdp.evaluation.offline import OfflineEvaluation, evaluate_offline
-from bmdp.evaluation.portfolios import measure_portfolio
-from bmdp.evaluation.rollouts import Evaluation, evaluate
+from bmdp.evaluation.rollouts import Evaluation, MoveEvaluation, evaluate, evaluate_move
 from bmdp.evaluation.statistics import (
     Interval,
+    bernstein_interval,
+    bounded_interval,
     mean_interval,
     quantiles,
     seed_interval,
+    share_interval,
     simultaneous_confidence,
     widened,
     worst_mean,
@@ -26,6 +26,7 @@ __all__ = [
     "bernstein_interval",
     "bounded_interval",
     "calibrate",
+    "dial_measures",
     "evaluate",
     "evaluate_move",
     "evaluate_offline",
@@ -33,6 +34,7 @@ __all__ = [
     "measure_dial",
     "measure_dials",
     "measure_portfolio",
+    "play_members",
     "quantiles",
     "seed_interval",
     "share_interval",

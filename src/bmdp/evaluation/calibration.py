@@ -1,30 +1,38 @@
-"""Policies whose dial keeps a promise: budgets are spent by what costs at most so much, for sure.
+"""Portfolios by what their members cost when played: measured, or bounded for a promise.
 
-Members (policies at inner budgets) are played, and the expected cost of each is bounded from above,
-such that all bounds hold together with a given confidence. A mixture of members that is tossed at
-the start of an episode costs the mixture of their costs, so one that spends the budget by the
-bounds costs at most the budget in truth. Since the bounds hold together, this is so for all budgets
-at once, whichever are asked for later.
+To *measure* a portfolio is to play each member (a policy at an inner budget), and to take its mean
+cost and reward.
+
+To *calibrate* policies is to bound the expected cost of each member from above, such that all
+bounds hold together with a given confidence. A mixture of members that is tossed at the start of an
+episode costs the mixture of their costs, so one that spends the budget by the bounds costs at most
+the budget in truth. Since the bounds hold together, this is so for all budgets at once, whichever
+are asked for later.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, IntArray, real_array
-from bmdp.checks import require_count
+from bmdp.arrays import FloatArray, real_array
+from bmdp.checks import require_choice, require_count
+from bmdp.envs.episodes import Progress
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.errors import ConfigError, DataError
-from bmdp.evaluation.bounds import bernstein_interval, bounded_interval, share_interval
-from bmdp.evaluation.episodes import Job, Setting, checked_budgets
-from bmdp.evaluation.statistics import simultaneous_confidence
-from bmdp.evaluation.workers import Progress, part_of, play_plans
+from bmdp.evaluation.rollouts import Plan, checked_budgets, play_plans
+from bmdp.evaluation.statistics import (
+    bernstein_interval,
+    bounded_interval,
+    share_interval,
+    simultaneous_confidence,
+)
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
 from bmdp.randomness import stream_key
@@ -32,15 +40,115 @@ from bmdp.randomness import stream_key
 N_BUDGETS = 11
 """Inner budgets of a policy, where none are given."""
 
+_N_GROUPS = 10  # of episodes, for the largest deviation
 _ROUNDING = 1e-9  # of a sum of discounted costs, relative to their range
 
 
-class Members(NamedTuple):
-    """Policies at inner budgets."""
+class MemberReturns(NamedTuple):
+    """Discounted returns of each of `K` members in `n` episodes."""
 
-    policies: tuple[BudgetedPolicy, ...]  # different ones
-    which: IntArray  # [K], numbers of policies, rising
-    budgets: FloatArray  # [K]
+    rewards: FloatArray  # [K, n]
+    costs: FloatArray  # [K, n]
+    gamma: float  # discount of the environment
+
+
+def play_members(  # noqa: PLR0913
+    portfolio: Portfolio,
+    env: str | EnvSpec,
+    *,
+    n_episodes: int,
+    seed: int,
+    stream: str = "portfolio",
+    workers: int = 1,
+    max_steps: int = 10_000,
+    progress: Progress | None = None,
+) -> MemberReturns:
+    """Returns what each member of a portfolio earns and pays when it is played by itself.
+
+    Args:
+        portfolio: whose members are played at their inner budgets.
+        env: an id, a short name, or a Gymnasium specification.
+        n_episodes: that each member is played for; all meet the same chances.
+        seed: of everything, from 0 on.
+        stream: name of the random numbers of members.
+        workers: number of processes.
+        max_steps: of an episode, where the environment's metadata have no `horizon`.
+        progress: called with the number of episodes played so far, and of all.
+
+    Raises:
+        ConfigError: if a setting is out of range.
+        PolicyError: if a member does not fit the environment.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> rules = [ScriptedPolicy(f"slot-filling/{rule}") for rule in ("voice-again", "key-pad")]
+    >>> coin = Portfolio.coin(*rules, cheap_cost=0.0, dear_cost=0.578)
+    >>> play_members(coin, "slot-filling", n_episodes=100, seed=0).costs.mean(axis=1).tolist()
+    [0.0, 0.56]
+    """
+    require_count("n_episodes", n_episodes, 1)
+    rewards, costs = np.zeros((2, len(portfolio.which), n_episodes))
+    n_before = 0
+
+    def report(done: int, _: int) -> None:
+        if progress is not None:
+            progress(n_before + done, rewards.size)
+
+    for number, policy in enumerate(portfolio.policies):
+        members = np.flatnonzero(portfolio.which == number)
+        plans = [Plan(0, n_episodes, float(portfolio.budgets[k]), f"{stream}/{k}") for k in members]
+        how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": report}
+        played, facts = play_plans(policy, env, plans, seed=seed, **how)
+        rewards[members] = [returns.discounted_reward for returns in played]
+        costs[members] = [returns.discounted_cost for returns in played]
+        n_before += n_episodes * len(members)
+    return MemberReturns(rewards, costs, facts.gamma)
+
+
+def measure_portfolio(  # noqa: PLR0913
+    portfolio: Portfolio,
+    env: str | EnvSpec,
+    *,
+    n_episodes: int,
+    seed: int,
+    by: Literal["mean", "deviation"] = "mean",
+    workers: int = 1,
+    max_steps: int = 10_000,
+    progress: Progress | None = None,
+) -> Portfolio:
+    """Returns the portfolio with costs and rewards of its members as they were measured.
+
+    Args:
+        portfolio: such as `LagrangianFTQ` returns, with a member for each price.
+        env: an id, a short name, or a Gymnasium specification.
+        n_episodes: that each member is played for.
+        seed: of everything, from 0 on.
+        by: "mean": a member costs its mean. "deviation": it costs the mean of the worst of 10
+            groups of episodes, so that safer members are chosen where costs vary more.
+        workers: number of processes.
+        max_steps: of an episode, where the environment's metadata have no `horizon`.
+        progress: called with the number of episodes played so far, and of all.
+
+    Raises:
+        ConfigError: if a setting is out of range, or there are too few episodes for groups.
+        PolicyError: if a member does not fit the environment.
+
+    Paper: the figure of the Lagrangian appendix.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> rules = [ScriptedPolicy(f"slot-filling/{rule}") for rule in ("voice-again", "key-pad")]
+    >>> guess = {"budgets": [0, 0], "costs": [0, 0], "rewards": [0, 0]}
+    >>> unknown = Portfolio(tuple(rules), which=[0, 1], **guess)
+    >>> found = measure_portfolio(unknown, "slot-filling", n_episodes=100, seed=0)
+    >>> found.costs.tolist(), found.mixtures([0.28]).p_upper.tolist()
+    ([0.0, 0.56], [0.5])
+    """
+    require_choice("by", by, ("mean", "deviation"))
+    require_count("n_episodes", n_episodes, 1 if by == "mean" else _N_GROUPS)
+    how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": progress}
+    played = play_members(portfolio, env, n_episodes=n_episodes, seed=seed, **how)
+    groups = np.array_split(played.costs, 1 if by == "mean" else _N_GROUPS, axis=1)
+    costs = np.max([group.mean(axis=1) for group in groups], axis=0)
+    return replace(portfolio, costs=costs, rewards=played.rewards.mean(axis=1))
 
 
 class Bounds(NamedTuple):
@@ -122,9 +230,17 @@ def calibrate(  # noqa: PLR0913
     costs_of, rewards_of = _cost_bounds(spec, cost_range, binary_costs), None
     if reward_range is not None:
         rewards_of = Bounds(*_checked_range("reward_range", reward_range))
-    # Episodes are new ones for whoever evaluated with the same seed before.
-    setting = Setting(spec, stream_key(seed, "calibrate")[0], max_steps)
-    rewards, costs, gamma = _play(members, setting, n_episodes, workers, progress)
+    rewards, costs, gamma = play_members(
+        members,
+        spec,
+        n_episodes=n_episodes,
+        # Episodes are new ones for whoever evaluated with the same seed before.
+        seed=stream_key(seed, "calibrate")[0],
+        stream="calibrate",
+        workers=workers,
+        max_steps=max_steps,
+        progress=progress,
+    )
     each = (1 - confidence) / len(members.which) / (1 if rewards_of is None else 2)
     cost_high = upper_means(within("cost", costs, costs_of), costs_of, chance=each)
     reward_low = np.full(len(rewards), -np.inf)
@@ -146,7 +262,7 @@ def calibrate(  # noqa: PLR0913
         reward_low=reward_low,
     )
     worth = rewards.mean(axis=1) if rewards_of is None else reward_low
-    return CalibratedPolicy(Portfolio(*members, cost_high, worth), certificate)
+    return CalibratedPolicy(replace(members, costs=cost_high, rewards=worth), certificate)
 
 
 def upper_means(samples: FloatArray, bounds: Bounds, *, chance: float) -> FloatArray:
@@ -200,8 +316,8 @@ def within(what: str, samples: FloatArray, bounds: Bounds) -> FloatArray:
 
 def _members(
     policies: BudgetedPolicy | Sequence[BudgetedPolicy], budgets: ArrayLike | None
-) -> Members:
-    """All policies at all their inner budgets."""
+) -> Portfolio:
+    """All policies at all their inner budgets, of which nothing is known yet."""
     given = list(policies) if isinstance(policies, Sequence) else [policies]
     if not given:
         raise ConfigError("policies must hold at least one policy; got none.")
@@ -211,7 +327,8 @@ def _members(
         asked = _inner_budgets(policy, budgets)
         which += [number] * len(asked)
         inner += asked
-    return Members(tuple(different), np.array(which), np.array(inner))
+    unknown = np.zeros((2, len(which)))
+    return Portfolio(tuple(different), np.array(which), np.array(inner), *unknown)
 
 
 def _inner_budgets(policy: BudgetedPolicy, budgets: ArrayLike | None) -> list[float]:
@@ -252,26 +369,6 @@ def _checked_range(name: str, ends: tuple[float, float]) -> tuple[float, float]:
     if values[0] > values[1]:
         raise ConfigError(f"{name} must have the lower number first; got {ends!r}.")
     return float(values[0]), float(values[1])
-
-
-def _play(
-    members: Members, setting: Setting, n_episodes: int, workers: int, progress: Progress | None
-) -> tuple[FloatArray, FloatArray, float]:
-    """Discounted rewards and costs `[K, n]` of all members, and the discount."""
-    rewards: list[FloatArray] = []
-    costs: list[FloatArray] = []
-    gamma, n_all = 1.0, len(members.which) * n_episodes
-    for number, policy in enumerate(members.policies):
-        report = part_of(progress, len(costs) * n_episodes, n_all)
-        plans = [
-            Job(0, n_episodes, float(members.budgets[k]), f"calibrate/{k}")
-            for k in np.flatnonzero(members.which == number)
-        ]
-        played, facts = play_plans(policy, setting, plans, workers=workers, progress=report)
-        rewards += [returns.discounted_reward for returns in played]
-        costs += [returns.discounted_cost for returns in played]
-        gamma = facts.gamma
-    return np.stack(rewards), np.stack(costs), gamma
 
 
 def _settings(spec: EnvSpec) -> str:

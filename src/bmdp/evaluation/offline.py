@@ -2,33 +2,61 @@
 
 There are two methods. "fitted" learns the values of the policy from the transitions
 (`bmdp.learn.fitted_evaluation`). "importance" weights the episodes by how likely they are under the
-policy (`bmdp.evaluation.importance`): it needs the probabilities of logged actions, and no model.
+policy: it needs the probabilities of logged actions, and no model.
 
-Both are repeated with episodes that are drawn anew, for intervals (`bmdp.evaluation.bootstrap`).
-What that does not show is not in an interval: that a model is too smooth, that the policy does what
-the log does not hold, that a rare cost has not occurred.
+*Weighted importance sampling.* Under another policy a logged episode is more or less likely by the
+product over its steps of pi / b, where b is the probability with which the action was taken, and pi
+that with which the policy would have taken it. What a budgeted policy does depends on its budget,
+too, which the log does not have: it starts at what is asked, and the policy itself moves it. So at
+each step, of the options (a, beta_a, p) at the state and the budget held,
+
+    pi  is the sum of p over those whose action a was logged,
+
+and the next budget is one of *their* beta_a, drawn in proportion to p. The mean weight over several
+such paths of budgets is unbiased. With w_it the weight of episode i after step t, the policy earns
+
+    sum over t of gamma^t (sum over i of w_it r_it) / (sum over i of w_it).
+
+Episodes that have ended keep their weight, and earn nothing. To divide by the sum of weights rather
+than by the number of episodes makes a small bias, and much less noise (Precup, Sutton and Singh,
+2000).
+
+*Intervals.* Both methods are repeated with as many whole episodes as there are, drawn with
+replacement (the bootstrap). With the deviation s of what the repeats say an interval is
+
+    estimate +- q s sqrt(n / (n - 1)).
+
+Here n is the number of *effective* episodes: all of them in fitted evaluation, those of equal
+weight that would tell as much in importance sampling. The quantile q is that of Student's law with
+n - 1 degrees of freedom, or one less than the number of repeats, if there are fewer. Of plain means
+that is Student's interval. On finite problems intervals between quantiles of the repeats cover less
+often, with both methods (docs/offline.md). They need more repeats, and are shifted by rows that
+occur twice in a sample: to a model these look like less noise than there is.
+
+What repeats do not show is not in an interval: that a model is too smooth, that the policy does
+what the log does not hold, that a rare cost has not occurred.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
-from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.arrays import FloatArray, IntArray, freeze_columns
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.data import TransitionBatch
+from bmdp.data.episodes import in_order
+from bmdp.envs.episodes import Progress, counter
 from bmdp.errors import ConfigError, DataError, PolicyError
-from bmdp.evaluation.bootstrap import Fits, interval_ends, repeat_fitted, repeat_weighted
-from bmdp.evaluation.episodes import checked_budgets
-from bmdp.evaluation.importance import weighted_episodes
-from bmdp.evaluation.logged import logged_episodes
+from bmdp.evaluation.rollouts import checked_budgets
 from bmdp.evaluation.statistics import simultaneous_confidence
-from bmdp.evaluation.workers import Progress
-from bmdp.policies.policy import BudgetedPolicy, SteppedPolicy
+from bmdp.policies.policy import BudgetedPolicy, Options, SteppedPolicy, run_with_policy
+from bmdp.randomness import EpisodeStreams, named_generator, stream_key
 
 if TYPE_CHECKING:
     from bmdp.learn.fit import Schedule
@@ -38,6 +66,8 @@ Method: TypeAlias = Literal["fitted", "importance"]
 METHODS = ("fitted", "importance")
 
 _REPEATS = {"fitted": 50, "importance": 1_000}
+_TOGETHER = 50  # repeats by weights that are made at once
+_CHUNK = 16_384  # states at which a policy is asked at a time
 _UNFIT = (IndexError, RuntimeError, TypeError, ValueError)  # of a policy at foreign states
 
 
@@ -102,10 +132,6 @@ def evaluate_offline(  # noqa: PLR0913
 ) -> OfflineEvaluation:
     """Returns what a policy will earn and pay at each budget, told from logged episodes.
 
-    Intervals are estimate +- q s: s is the deviation of the evaluation over samples of episodes,
-    and q Student's quantile of the effective episodes, or of the number of samples. On finite
-    problems this kind covers best of three, and it needs the fewest samples (docs/offline.md).
-
     Args:
         policy: one whose probabilities are known: what a learner returned, or a `HullPolicy`.
         batch: whole episodes that had no part in choosing the policy. To "importance", nothing
@@ -161,7 +187,7 @@ def evaluate_offline(  # noqa: PLR0913
             "intervals need at least 2 episodes, which are drawn again and again; the batch has "
             "1. Give more of them, or n_bootstrap=0."
         )
-    report = _counter(1 + n_repeats, progress)
+    report = counter(progress, 1 + n_repeats)
     if method == "importance":
         settings: dict[str, Any] = {"discounts": discounts, "budgets": asked, "seed": seed}
         weighted = weighted_episodes(policy, log, n_paths=n_paths, **settings)
@@ -221,14 +247,277 @@ def _checked(policy: SteppedPolicy, batch: TransitionBatch, budgets: ArrayLike) 
     return asked
 
 
-def _counter(total: int, progress: Progress | None) -> Callable[[int], None]:
-    """What adds up evaluations, and tells of them."""
-    done = 0
+@dataclass(frozen=True, eq=False)
+class LoggedEpisodes:
+    """A batch of `N` episodes, and the order of their rows."""
 
-    def report(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress is not None:
-            progress(done, total)
+    batch: TransitionBatch
+    row: IntArray  # of the batch: one episode after the other, each by its steps
+    first: IntArray  # [N], where in `row` each episode begins
+    length: IntArray  # [N], steps
 
-    return report
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return len(self.first)
+
+    def at(self, step: int) -> tuple[IntArray, IntArray]:
+        """Returns which episodes have a step, and its rows."""
+        going = np.flatnonzero(self.length > step)
+        return going, self.row[self.first[going] + step]
+
+    def drawn(self, seed: int, repeat: int) -> IntArray:
+        """Returns as many episodes as there are, with replacement; repeat 0 has each of them."""
+        if repeat == 0:
+            return np.arange(len(self))
+        rng = named_generator(seed, f"evaluate-offline/bootstrap/{repeat}")
+        return rng.integers(len(self), size=len(self))
+
+    def sample(self, drawn: IntArray) -> TransitionBatch:
+        """Returns the transitions of some episodes, which may repeat; they are numbered anew."""
+        length = self.length[drawn]
+        before = np.cumsum(length) - length
+        within = np.arange(length.sum()) - np.repeat(before, length)
+        rows = self.row[np.repeat(self.first[drawn], length) + within]
+        columns = {name: values[rows] for name, values in self.batch.to_arrays().items()}
+        columns["episode"] = np.repeat(np.arange(len(drawn)), length)
+        return TransitionBatch(**columns, n_actions=self.batch.n_actions)
+
+
+def logged_episodes(batch: TransitionBatch, *, needs_steps: bool) -> LoggedEpisodes:
+    """Returns the episodes of a batch, as they first appear.
+
+    Args:
+        batch: one with episodes.
+        needs_steps: whether it must have steps, too. Without them rows are in order as they come.
+
+    Raises:
+        DataError: if episodes or steps are unknown, or those of an episode are not 0, 1, 2, ...
+    """
+    if batch.episode is None or (needs_steps and batch.step is None):
+        missing = "episode" if batch.episode is None else "step"
+        raise DataError(f"evaluate_offline needs whole episodes: give {missing} of each row.")
+    row = in_order(batch.episode, batch.step)
+    numbers = batch.episode[row]
+    first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    length = np.diff(np.append(first, len(row)))
+    if batch.step is not None:
+        wanted = np.arange(len(row)) - np.repeat(first, length)
+        wrong = np.flatnonzero(batch.step[row] != wanted)
+        if len(wrong):
+            i = int(wrong[0])
+            raise DataError(
+                "evaluate_offline needs whole episodes, of steps 0, 1, 2, ...; episode "
+                f"{numbers[i]} has step {batch.step[row[i]]} in place of {wanted[i]}, at "
+                f"[{row[i]}]."
+            )
+    return LoggedEpisodes(batch, row, first, length)
+
+
+class Weighted(NamedTuple):
+    """Episodes with their weights, at each of `B` budgets, in `T` steps."""
+
+    weight: FloatArray  # [B, N, T]
+    paid: FloatArray  # [2, N, T], rewards and costs, discounted; 0 after the end
+
+    def estimate(self, counts: FloatArray) -> FloatArray:
+        """Returns reward and cost `[K, B, 2]`, given how often each episode counts, `[K, N]`.
+
+        It is NaN where no episode that counts has a weight.
+        """
+        found = np.empty((len(counts), len(self.weight), 2))
+        with np.errstate(invalid="ignore"):
+            for budget, weight in enumerate(self.weight):
+                total = counts @ weight
+                for kind, paid in enumerate(self.paid):
+                    found[:, budget, kind] = (counts @ (weight * paid) / total).sum(axis=1)
+        return found
+
+    def effective_episodes(self) -> FloatArray:
+        """Returns how many episodes of equal weight would tell as much, `[B]`: Kish's number."""
+        last = self.weight[:, :, -1]
+        effective: FloatArray = last.sum(axis=1) ** 2 / np.square(last).sum(axis=1)
+        return effective
+
+
+def weighted_episodes(
+    policy: SteppedPolicy,
+    episodes: LoggedEpisodes,
+    *,
+    discounts: tuple[float, float],
+    budgets: FloatArray,
+    n_paths: int,
+    seed: int,
+) -> Weighted:
+    """Returns logged episodes with their weights under a policy.
+
+    Args:
+        policy: one whose probabilities are known.
+        episodes: with probabilities of actions.
+        discounts: of rewards and of costs.
+        budgets: at the start, `[B]`.
+        n_paths: of budgets, for each episode and budget at the start.
+        seed: of the paths. What is drawn does not depend on the other budgets.
+
+    Raises:
+        DataError: if there are no probabilities, or all episodes have weight 0 at a budget.
+        PolicyError: if it is not known with which probabilities the policy acts.
+    """
+    batch, n_steps = episodes.batch, int(episodes.length.max())
+    if batch.probability is None:
+        raise DataError(
+            "importance sampling needs the probabilities of logged actions: give probability of "
+            'each row, or use method="fitted".'
+        )
+    streams = EpisodeStreams.named(seed, "evaluate-offline/paths", range(len(episodes)))
+    held = np.tile(budgets[:, None, None], (1, len(episodes), n_paths))
+    weight = np.ones(held.shape)
+    found = Weighted(np.empty((*held.shape[:2], n_steps)), np.zeros((2, len(episodes), n_steps)))
+    row = np.zeros(len(episodes), np.int64)  # of each episode that goes on
+    for step in range(n_steps):
+        going, rows = episodes.at(step)
+        row[going] = rows
+        for kind, column in enumerate((batch.reward, batch.cost)):
+            found.paid[kind, going, step] = discounts[kind] ** step * column[rows]
+        is_played = (weight > 0) & (episodes.length > step)[:, None]
+        if is_played.any():
+            _, who, path = np.nonzero(is_played)
+            at = row[who]
+            options = _options(policy, step, batch.state, at, held[is_played])
+            uniforms = streams.uniforms(step, n_paths)[who, path]
+            chance, held[is_played] = given_action(options, batch.action[at], uniforms)
+            weight[is_played] *= chance / batch.probability[at]
+        found.weight[:, :, step] = weight.mean(axis=2)
+        _require_weight(found.weight[:, :, step], budgets, step)
+    return found
+
+
+def given_action(
+    options: Options, actions: IntArray, uniforms: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns probabilities of actions `[n]`, and next budgets that are drawn given these actions.
+
+    >>> two = Options(np.array([[0, 1]]), np.array([[0.2, 0.8]]), np.array([[0.75, 0.25]]))
+    >>> given_action(two, np.array([1]), np.array([0.5]))
+    (array([0.25]), array([0.8]))
+    """
+    chances = np.where(options.action == actions[:, None], options.probability, 0.0)
+    below = np.cumsum(chances, axis=1)
+    chosen = (below <= uniforms[:, None] * below[:, -1:]).sum(axis=1)
+    chosen = np.minimum(chosen, chances.shape[1] - 1)  # where no option has the action
+    return below[:, -1], np.take_along_axis(options.next_budget, chosen[:, None], axis=1)[:, 0]
+
+
+def _options(
+    policy: SteppedPolicy, step: int, states: FloatArray, row: IntArray, held: FloatArray
+) -> Options:
+    """What the policy may do at states of rows `[n]` with budgets `[n]`; it is asked once each."""
+    now = policy.at_step(step)
+    ask = getattr(now, "options", None)
+    if ask is None:
+        raise PolicyError(
+            f"{type(now).__name__} does not say with which probabilities it acts at a budget for "
+            "each state: it has no `options`."
+        )
+    levels, level = np.unique(np.minimum(held, policy.budget_range[1]), return_inverse=True)
+    pairs, which = np.unique(row * len(levels) + level, return_inverse=True)
+    parts = [
+        ask(states[some // len(levels)], levels[some % len(levels)])
+        for some in np.split(pairs, range(_CHUNK, len(pairs), _CHUNK))
+    ]
+    return Options(*(np.concatenate(columns)[which] for columns in zip(*parts, strict=True)))
+
+
+def _require_weight(weight: FloatArray, budgets: FloatArray, step: int) -> None:
+    """Checks that at each budget an episode has a weight, `[B, N]`."""
+    lost = np.flatnonzero(weight.sum(axis=1) == 0)
+    if len(lost):
+        raise DataError(
+            "no logged episode could have been played by the policy at budget "
+            f"{budgets[lost[0]]:g}: at step {step} it takes none of the logged actions. Log more "
+            'episodes and all actions, or use method="fitted".'
+        )
+
+
+def repeat_weighted(
+    weighted: Weighted,
+    log: LoggedEpisodes,
+    n_repeats: int,
+    seed: int,
+    report: Callable[[int], None],
+) -> FloatArray:
+    """Reward and cost by weights, of all episodes and of each repeat, `[1 + R, B, 2]`."""
+    found = []
+    for first in range(0, 1 + n_repeats, _TOGETHER):
+        repeats = range(first, min(first + _TOGETHER, 1 + n_repeats))
+        drawn = [np.bincount(log.drawn(seed, repeat), minlength=len(log)) for repeat in repeats]
+        found.append(weighted.estimate(np.array(drawn, np.float64)))
+        report(len(repeats))
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """What fitted evaluations of a log have in common."""
+
+    log: LoggedEpisodes
+    settings: dict[str, Any]
+    seed: int
+
+    def told(self, policy: SteppedPolicy, repeat: int) -> FloatArray:
+        """Reward and cost by a fitted evaluation, `[B, 2]`; repeat 0 is that of the log itself."""
+        from bmdp.learn.evaluation import fitted_evaluation
+
+        batch, seed = self.log.batch, self.seed
+        if repeat > 0:
+            batch = self.log.sample(self.log.drawn(self.seed, repeat))
+            seed = stream_key(self.seed, f"evaluate-offline/model/{repeat}")[0] % 2**31
+        found = fitted_evaluation(policy, batch, seed=seed, **self.settings)
+        return np.stack((found.reward, found.cost), axis=1).astype(np.float64)
+
+
+def repeat_fitted(
+    policy: SteppedPolicy,
+    fits: Fits,
+    n_repeats: int,
+    workers: int,
+    report: Callable[[int], None],
+) -> FloatArray:
+    """Reward and cost by fitted evaluations, of the log and of each repeat, `[1 + R, B, 2]`."""
+    repeats = range(1 + n_repeats)
+    if workers > 1 and n_repeats:
+        travelling = cast(BudgetedPolicy, policy)
+        how: dict[str, Any] = {"workers": workers, "on_done": lambda repeat: report(1)}
+        return np.stack(run_with_policy(_teller, travelling, fits, repeats, **how))
+    found = []
+    for repeat in repeats:
+        found.append(fits.told(policy, repeat))
+        report(1)
+    return np.stack(found)
+
+
+def _teller(policy: BudgetedPolicy, fits: Fits) -> Callable[[int], FloatArray]:
+    """Evaluates in a worker, with one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    return lambda repeat: fits.told(cast(SteppedPolicy, policy), repeat)
+
+
+def interval_ends(found: FloatArray, effective: FloatArray, confidence: float) -> FloatArray:
+    """Ends of the intervals `[2, B, 2]`, given the estimate and its repeats `[1 + R, B, 2]`.
+
+    A repeat without an estimate does not count. Fewer than 2 effective episodes say nothing: their
+    interval is the whole line.
+    """
+    estimate, repeats = found[0], found[1:]
+    if not len(repeats):
+        return np.full((2, *estimate.shape), np.nan)
+    is_known = ~np.isnan(repeats)
+    n_known, n = is_known.sum(axis=0), effective[:, None]
+    mean = np.where(is_known, repeats, 0.0).sum(axis=0) / n_known.clip(1)
+    squares = np.where(is_known, np.square(repeats - mean), 0.0).sum(axis=0)
+    variance = squares / (n_known - 1).clip(1) * n / (n - 1).clip(1)
+    degrees = np.minimum(n_known, n) - 1
+    half = stdtrit(degrees.clip(1), (1 + confidence) / 2) * np.sqrt(variance)
+    half = np.where(degrees < 1 - 1e-9, np.inf, half)
+    return np.stack((estimate - half, estimate + half))

@@ -1,32 +1,171 @@
-"""What a policy earns and pays at each budget, measured by playing it."""
+"""Policies measured by playing them: what they earn and pay at each budget, and after a move.
+
+What episode k does is a function of the seed and of k, in whatever batch and by whichever worker it
+is played:
+
+- the environment draws from a seed that is made of the seed and k, whatever the budget: at all
+  budgets episode k meets the same chances (common random numbers), so differences between budgets
+  are less noisy than each of the two;
+- the policy draws from stream k of a name, which a plan gives.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray, read_only, require_shape
+from bmdp.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    freeze_columns,
+    read_only,
+    real_array,
+    require_finite,
+    require_shape,
+)
 from bmdp.checks import require_count
-from bmdp.envs.slots import find_spec
-from bmdp.evaluation.episodes import Job, Setting, checked_budgets
+from bmdp.envs.episodes import Progress, environment_seeds, play_episodes, play_parts
+from bmdp.envs.slots import Facts, Slots, find_spec, open_slots
+from bmdp.errors import BudgetError, DataError
 from bmdp.evaluation.statistics import (
+    Interval,
     mean_interval,
     quantiles,
+    share_interval,
     simultaneous_confidence,
     worst_mean,
 )
-from bmdp.evaluation.workers import Progress, play_plans
-from bmdp.policies.policy import BudgetedPolicy
+from bmdp.frontier import BudgetStatus
+from bmdp.policies.policy import BudgetedPolicy, admitted_budgets
+from bmdp.randomness import EpisodeStreams, stream_key
 
 COST_LEVELS = (0.5, 0.9, 0.99)
 """Levels of `Evaluation.cost_quantiles`."""
 
 WORST_SHARE = 0.1
 """Share of episodes of `Evaluation.cost_cvar`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Episodes `first` to `last` - 1 at a budget, which may be moved in the middle."""
+
+    first: int
+    last: int
+    budget: float
+    stream: str  # name of the policy's random numbers
+    since: int = 0  # step from which rewards and costs are counted
+    new_budget: float | None = None  # held from that step on
+
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return self.last - self.first
+
+
+class Returns(NamedTuple):
+    """Returns of `N` episodes from a step on."""
+
+    reward: FloatArray  # [N]
+    cost: FloatArray  # [N]
+    discounted_reward: FloatArray  # [N]
+    discounted_cost: FloatArray  # [N]
+    length: IntArray  # [N], steps
+    infeasible: BoolArray  # [N], whether the first decision from that step on said so
+    going: BoolArray  # [N], whether the episode had not ended before
+
+
+def play_plans(  # noqa: PLR0913
+    policy: BudgetedPolicy,
+    env: str | EnvSpec,
+    plans: Sequence[Plan],
+    *,
+    seed: int,
+    workers: int = 1,
+    max_steps: int = 10_000,
+    progress: Progress | None = None,
+) -> tuple[list[Returns], Facts]:
+    """Returns what the episodes of each plan did, played in batches, and facts of the environment.
+
+    Arguments and errors are those of `evaluate`.
+    """
+    stream_key(seed, "")  # refuses what is no seed
+    require_count("workers", workers, 1)
+    require_count("max_steps", max_steps, 1)
+    with closing(open_slots(find_spec(env))) as slots:
+        batches = [_batches(plan, min(slots.most, -(-len(plan) // workers))) for plan in plans]
+        every = [batch for of_plan in batches for batch in of_plan]
+        play = partial(_returns, seed=seed, max_steps=max_steps)
+        found = play_parts(play, policy, slots, every, workers=workers, progress=progress)
+    rest = iter(found)
+    of_plans = [[next(rest) for _ in of_plan] for of_plan in batches]
+    joined = [Returns(*map(np.concatenate, zip(*parts, strict=True))) for parts in of_plans]
+    return joined, slots.facts
+
+
+def _batches(plan: Plan, size: int) -> list[Plan]:
+    firsts = range(plan.first, plan.last, size)
+    return [replace(plan, first=first, last=min(first + size, plan.last)) for first in firsts]
+
+
+def _returns(
+    policy: BudgetedPolicy, slots: Slots, plan: Plan, *, seed: int, max_steps: int
+) -> Returns:
+    """Plays all episodes of a plan side by side."""
+    numbers, n = range(plan.first, plan.last), len(plan)
+    reward, cost, discounted_reward, discounted_cost = np.zeros((4, n))
+    length, infeasible, going = np.zeros(n, np.int64), *np.zeros((2, n), np.bool_)
+    for step in play_episodes(
+        policy,
+        slots,
+        budgets=plan.budget,
+        seeds=environment_seeds(seed, numbers),
+        streams=EpisodeStreams.named(seed, plan.stream, numbers),
+        max_steps=max_steps,
+        moves=None if plan.new_budget is None else {plan.since: plan.new_budget},
+    ):
+        if step.index < plan.since:
+            continue
+        if step.index == plan.since:
+            going = step.going
+            infeasible = going & (step.decision.status == BudgetStatus.INFEASIBLE)
+        discount = slots.facts.gamma ** (step.index - plan.since)
+        reward += step.rewards
+        cost += step.costs
+        discounted_reward += discount * step.rewards
+        discounted_cost += discount * step.costs
+        length += step.going
+    return Returns(reward, cost, discounted_reward, discounted_cost, length, infeasible, going)
+
+
+def checked_budgets(name: str, budgets: ArrayLike, policy: BudgetedPolicy) -> FloatArray:
+    """Returns budgets `[B]` that a policy takes.
+
+    Raises:
+        BudgetError: if there is none, or one is not a finite number, or below `budget_range`.
+    """
+    try:
+        asked = real_array(name, budgets).astype(np.float64)
+    except DataError as error:
+        raise BudgetError(str(error)) from error
+    if asked.ndim != 1 or not asked.size:
+        raise BudgetError(
+            f"{name} must have shape [B], with at least one budget; got {list(asked.shape)}."
+        )
+    require_finite(name, asked, error=BudgetError)
+    return admitted_budgets(asked, len(asked), policy.budget_range)
+
+
+def columns(name: str, interval: Interval) -> dict[str, FloatArray]:
+    """Returns an interval as columns of an evaluation: `name_mean`, `name_low`, `name_high`."""
+    return {f"{name}_{end}": values for end, values in interval._asdict().items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +265,16 @@ def evaluate(  # noqa: PLR0913
     >>> bool(found.cost_low[0] < 1 - 0.75**3 < found.cost_high[0])
     True
     """
-    setting = Setting(find_spec(env), seed, max_steps)
-    asked = checked_budgets("budgets", budgets, policy)
+    spec, asked = find_spec(env), checked_budgets("budgets", budgets, policy)
     require_count("n_episodes", n_episodes, 1)
-    require_count("workers", workers, 1)
     simultaneous_confidence(confidence, 1)
-    plans = [Job(0, n_episodes, float(b), f"evaluate/{i}") for i, b in enumerate(asked)]
-    played, facts = play_plans(policy, setting, plans, workers=workers, progress=progress)
+    plans = [Plan(0, n_episodes, float(b), f"evaluate/{i}") for i, b in enumerate(asked)]
+    how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": progress}
+    played, facts = play_plans(policy, spec, plans, seed=seed, **how)
     intervals: dict[str, FloatArray] = {}
     for name in ("reward", "cost", "discounted_reward", "discounted_cost"):
         samples = np.stack([getattr(returns, name) for returns in played])
-        found = mean_interval(samples, confidence=confidence)
-        intervals |= {f"{name}_{end}": values for end, values in found._asdict().items()}
+        intervals |= columns(name, mean_interval(samples, confidence=confidence))
     costs = np.stack([returns.cost for returns in played])
     return Evaluation(
         budgets=asked,
@@ -149,6 +286,132 @@ def evaluate(  # noqa: PLR0913
         n_episodes=int(n_episodes),
         confidence=confidence,
         seed=int(seed),
-        env=setting.spec.id,
+        env=spec.id,
         gamma=facts.gamma,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MoveEvaluation:
+    """What was earned and paid from a step on, at which the dial was moved, for `M` new budgets.
+
+    Rewards and costs are discounted from that step on, as the new budget is. Means are over the
+    episodes still going at that step, which are the same ones for all new budgets; intervals of
+    means are Student's, that of the share Clopper and Pearson's, each with the given confidence by
+    itself. If no episode is still going, means are NaN.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> move = {"first_budget": 0.5, "new_budgets": [0.2, 0.8], "at_step": 1}
+    >>> policy = ScriptedPolicy("slot-filling/key-pad")  # it does not look at the budget
+    >>> found = evaluate_move(policy, "slot-filling", **move, n_episodes=100, seed=0)
+    >>> found.n_going, (found.excess - found.cost_mean).round(2).tolist()
+    (78, [-0.2, -0.8])
+    """
+
+    first_budget: float  # held at the start, in expected discounted cost
+    new_budgets: FloatArray  # [M], held from that step on
+    at_step: int  # steps made before the dial was moved
+    reward_mean: FloatArray  # [M], discounted reward-to-go
+    reward_low: FloatArray  # [M]
+    reward_high: FloatArray  # [M]
+    cost_mean: FloatArray  # [M], discounted cost-to-go
+    cost_low: FloatArray  # [M]
+    cost_high: FloatArray  # [M]
+    excess: FloatArray  # [M], cost-to-go less the new budget
+    excess_low: FloatArray  # [M]
+    excess_high: FloatArray  # [M]
+    infeasible_share: FloatArray  # [M], of those still going whose next decision was INFEASIBLE
+    n_episodes: int  # started
+    n_going: int  # still going at that step
+    going_share: float  # n_going / n_episodes
+    going_low: float  # of its interval
+    going_high: float  # likewise
+    confidence: float  # of each interval by itself
+    seed: int  # of everything
+    env: str  # its id
+
+    def __post_init__(self) -> None:
+        """Checks shapes, and makes arrays read-only."""
+        freeze_columns(self, "[M]")
+
+
+def evaluate_move(  # noqa: PLR0913
+    policy: BudgetedPolicy,
+    env: str | EnvSpec,
+    *,
+    first_budget: float,
+    new_budgets: ArrayLike,
+    at_step: int,
+    n_episodes: int,
+    seed: int,
+    workers: int = 1,
+    confidence: float = 0.95,
+    max_steps: int = 10_000,
+    progress: Progress | None = None,
+) -> MoveEvaluation:
+    """Returns what a policy earns and pays after its budget is replaced in the middle.
+
+    Episodes run for `at_step` steps with `first_budget`; then `tracker.set_budget` moves the dial.
+    Up to there they are the same for all new budgets. `excess` is measured against the new budget
+    itself: from some states no policy may be able to keep it (see `infeasible_share`).
+
+    Args:
+        policy: any policy; it is played in episode form.
+        env: an id, a short name, or a Gymnasium specification.
+        first_budget: held at the start, in expected discounted cost.
+        new_budgets: held from that step on, `[M]`, in cost discounted from there.
+        at_step: number of steps before the dial is moved, from 0 on.
+        n_episodes: number of episodes for each new budget.
+        seed: of everything, from 0 on.
+        workers: number of processes, as in `evaluate`.
+        confidence: of each interval by itself.
+        max_steps: of an episode, where the environment's metadata have no `horizon`.
+        progress: called with the number of episodes played so far, and of all.
+
+    Raises:
+        BudgetError, ConfigError, PolicyError, EnvError: as `evaluate`.
+
+    >>> from bmdp.envs import ScriptedPolicy
+    >>> move = {"first_budget": 0.5, "new_budgets": [0.2], "at_step": 1}
+    >>> policy = ScriptedPolicy("slot-filling/key-pad")
+    >>> found = evaluate_move(policy, "slot-filling", **move, n_episodes=2_000, seed=0)
+    >>> bool(found.cost_low[0] < 1 - 0.75**2 < found.cost_high[0])  # two of three are to be asked
+    True
+    """
+    spec = find_spec(env)
+    first = float(checked_budgets("first_budget", [first_budget], policy)[0])
+    asked = checked_budgets("new_budgets", new_budgets, policy)
+    require_count("n_episodes", n_episodes, 1)
+    require_count("at_step", at_step, 0)
+    name = f"evaluate-move/{at_step}"
+    plans = [Plan(0, n_episodes, first, name, at_step, float(budget)) for budget in asked]
+    how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": progress}
+    played, _ = play_plans(policy, spec, plans, seed=seed, **how)
+    going = played[0].going
+    assert all((returns.going == going).all() for returns in played)
+    rewards, costs = (
+        mean_interval(np.stack([getattr(r, which)[going] for r in played]), confidence=confidence)
+        for which in ("discounted_reward", "discounted_cost")
+    )
+    n_going = int(going.sum())
+    share = share_interval(n_going, n_episodes, confidence=confidence)
+    infeasible = np.array([int(returns.infeasible.sum()) for returns in played])
+    return MoveEvaluation(
+        first_budget=first,
+        new_budgets=asked,
+        at_step=int(at_step),
+        **columns("reward", rewards),
+        **columns("cost", costs),
+        excess=costs.mean - asked,
+        excess_low=costs.low - asked,
+        excess_high=costs.high - asked,
+        infeasible_share=share_interval(infeasible, n_going, confidence=confidence).mean,
+        n_episodes=int(n_episodes),
+        n_going=n_going,
+        going_share=float(share.mean),
+        going_low=float(share.low),
+        going_high=float(share.high),
+        confidence=confidence,
+        seed=int(seed),
+        env=spec.id,
     )

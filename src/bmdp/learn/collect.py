@@ -8,9 +8,10 @@ not depend on the number of workers, and with one thread in each process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,11 @@ from numpy.typing import NDArray
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.data import TransitionBatch
+from bmdp.envs.episodes import Progress, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import Slots, open_slots
 from bmdp.policies.policy import BudgetedPolicy
-from bmdp.policies.travel import play_elsewhere, require_portable
-from bmdp.randomness import EpisodeStreams, stream_key
+from bmdp.randomness import EpisodeStreams
 
-_MOST_STEPS = 10_000  # of an episode
-_N_SEEDS = 2**32
 _LEAST, _N_PARTS = 64, 16  # episodes of a part, and parts where that makes them larger
 
 
@@ -38,11 +37,15 @@ class Part:
     numbers: range
     budgets: FloatArray
 
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return len(self.numbers)
+
 
 Columns = dict[str, NDArray[Any]]
 
 
-def collect(
+def collect(  # noqa: PLR0913
     policy: BudgetedPolicy,
     spec: EnvSpec,
     episodes: range,
@@ -50,20 +53,23 @@ def collect(
     budgets: FloatArray,
     seed: int,
     workers: int = 1,
+    progress: Progress | None = None,
 ) -> TransitionBatch:
     """Plays episodes side by side, and returns their transitions, episode by episode.
 
     Args:
         policy: which one plays. For several workers, one that can be saved.
-        spec: the environment.
+        spec: the environment. An episode that it does not end in time is truncated.
         episodes: their numbers.
         budgets: of each of them at the start, `[N]`, in expected discounted cost.
         seed: of the environment and of the policy.
         workers: number of processes.
+        progress: called with the number of episodes played so far, and of all.
 
     Raises:
-        PolicyError: if the policy cannot travel to the workers.
-        ConfigError: if the environment cannot.
+        PolicyError: if the policy does not fit the environment, or cannot travel to the workers.
+        ConfigError: if the environment cannot travel.
+        EnvError: if the environment gives no cost, or a worker ends.
 
     Paper: the episodes of Algorithm 4.
 
@@ -75,71 +81,45 @@ def collect(
     ([0.2, 0.8], True)
     """
     require_count("workers", workers, 1)
-    slots = open_slots(spec)  # an environment that cannot be made is refused here, once
-    try:
+    with closing(open_slots(spec)) as slots:
         size = min(slots.most, max(_LEAST, -(-len(episodes) // _N_PARTS)))
         parts = [
             Part(episodes[first : first + size], budgets[first : first + size])
             for first in range(0, len(episodes), size)
         ]
-        found: dict[int, Columns] = {}
-        if workers == 1 or len(parts) == 1:
-            for i, part in enumerate(parts):
-                found[i] = _play(policy, slots, part, seed)
-        else:
-            require_portable(spec)
-            play_elsewhere(_player, policy, (spec, seed), parts, found.__setitem__, workers=workers)
-    finally:
-        slots.close()
-    in_order = [found[i] for i in range(len(parts))]
-    joined = {name: np.concatenate([part[name] for part in in_order]) for name in in_order[0]}
+        play = partial(_transitions, seed=seed)
+        found = play_parts(play, policy, slots, parts, workers=workers, progress=progress)
+    joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
     return TransitionBatch.from_arrays(joined, n_actions=int(slots.action_space.n))
 
 
-def _player(policy: BudgetedPolicy, setting: tuple[EnvSpec, int]) -> Callable[[Part], Columns]:
-    """What plays parts in a worker."""
-    spec, seed = setting
-    slots = open_slots(spec)
-    return lambda part: _play(policy, slots, part, seed)
-
-
-def _play(policy: BudgetedPolicy, slots: Slots, part: Part, seed: int) -> Columns:
-    """Transitions of some episodes, side by side."""
-    numbers, base = part.numbers, stream_key(seed, "collect/environment")[0]
-    first_action = int(slots.action_space.start)
-    states = slots.reset([(base + number) % _N_SEEDS for number in numbers])
-    streams = EpisodeStreams.named(seed, "collect/policy", numbers)
-    tracker = policy.start(states, part.budgets, streams)
-    going = np.ones(len(numbers), np.bool_)
+def _transitions(policy: BudgetedPolicy, slots: Slots, part: Part, *, seed: int) -> Columns:
+    """Columns of a part, episode by episode."""
     columns: dict[str, list[NDArray[Any]]] = {}
     with threads(1):
-        limit = slots.facts.horizon or _MOST_STEPS
-        for step in range(limit):
-            held = tracker.budgets
-            decision = tracker.decide(states)
-            actions = np.where(going, decision.action, first_action)
-            after, rewards, costs, ended, truncated = slots.step(actions, going)
-            truncated = truncated | (~ended if step + 1 == limit else False)
+        for step in play_episodes(
+            policy,
+            slots,
+            budgets=part.budgets,
+            seeds=environment_seeds(seed, part.numbers, "collect/environment"),
+            streams=EpisodeStreams.named(seed, "collect/policy", part.numbers),
+            cut=True,
+        ):
             now = {
-                "state": states,
-                "action": actions - first_action,
-                "reward": rewards,
-                "cost": costs,
-                "next_state": after,
-                "terminal": ended & ~truncated,
-                "truncated": truncated,
-                "episode": np.asarray(numbers),
-                "step": np.full(len(numbers), step),
-                "budget": held,
-                "next_budget": decision.next_budget,
+                "state": step.states,
+                "action": step.actions - int(slots.action_space.start),
+                "reward": step.rewards,
+                "cost": step.costs,
+                "next_state": step.next_states,
+                "terminal": step.ended & ~step.truncated,
+                "truncated": step.truncated,
+                "episode": np.asarray(part.numbers),
+                "step": np.full(len(part), step.index),
+                "budget": step.budgets,
+                "next_budget": step.decision.next_budget,
             }
             for name, values in now.items():
-                columns.setdefault(name, []).append(np.asarray(values)[going])
-            going = going & ~ended
-            tracker.observe(costs, after, ~going)
-            states = after
-            if not going.any():
-                break
+                columns.setdefault(name, []).append(values[step.going])
     joined = {name: np.concatenate(parts) for name, parts in columns.items()}
     order = np.lexsort((joined["step"], joined["episode"]))
     return {name: values[order] for name, values in joined.items()}

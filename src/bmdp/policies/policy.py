@@ -17,10 +17,12 @@ each episode in episode form, so that an episode goes the same way whatever it i
 from __future__ import annotations
 
 import os
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
@@ -30,10 +32,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape
 from bmdp.checks import require_count, require_share
-from bmdp.errors import BudgetError, PolicyError, StoreError
+from bmdp.errors import BudgetError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.randomness import EpisodeStreams
-from bmdp.storage import POLICY, is_registered, kinds_of, load_value, save_value
+from bmdp.storage import POLICY, is_registered, kinds_of, load_value, modules_of, save_value
+from bmdp.workers import Died, run_jobs
 
 ActionT = TypeVar("ActionT")
 BudgetT = TypeVar("BudgetT")
@@ -555,3 +558,77 @@ def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
     if not isinstance(policy, Policy):
         raise StoreError(f"{place} holds a {type(policy).__name__}, which is no policy.")
     return policy
+
+
+SettingT = TypeVar("SettingT")
+JobT = TypeVar("JobT")
+DoneT = TypeVar("DoneT")
+
+
+def run_with_policy(
+    make: Callable[[BudgetedPolicy, SettingT], Callable[[JobT], DoneT]],
+    policy: BudgetedPolicy,
+    setting: SettingT,
+    jobs: Sequence[JobT],
+    *,
+    workers: int,
+    on_done: Callable[[int], None] = lambda position: None,
+) -> list[DoneT]:
+    """Returns what came of jobs that need a policy, done by other processes.
+
+    The policy travels to them as a saved folder, which they load as anyone would.
+
+    Args:
+        make: a function of a module, called once in each process: from the policy and the setting
+            to what does a job. An error in it, or in a job, is raised here.
+        policy: one that can be saved.
+        setting: what jobs have in common; it is pickled, as the jobs are.
+        jobs: any number of them.
+        workers: number of processes, at most.
+        on_done: called with the position of each job that is done.
+
+    Raises:
+        PolicyError: if the policy cannot be saved.
+        EnvError: if a process ends before its job.
+    """
+    found: dict[int, DoneT] = {}
+    with tempfile.TemporaryDirectory(prefix="bmdp-") as place:
+        folder = Path(place) / "policy"
+        try:
+            policy.save(folder)  # type: ignore[attr-defined]
+        except (AttributeError, StoreError) as error:
+            raise PolicyError(
+                "several workers need a policy that can be saved, because it travels to them as a "
+                f"folder; {type(policy).__name__} cannot be: {error} Use workers=1."
+            ) from error
+        setup = partial(_enter, make=make, setting=setting, folder=folder)
+        with closing(run_jobs(_do_here, jobs, workers=workers, setup=setup)) as results:
+            for result in results:
+                if result is None:
+                    continue
+                position, done = result
+                if isinstance(done, Died):
+                    raise EnvError(
+                        f"a worker process ended before its job did: {done.reason} With workers=1 "
+                        "more may be said."
+                    )
+                found[position] = done
+                on_done(position)
+    return [found[position] for position in range(len(jobs))]
+
+
+_HERE: dict[str, Any] = {}
+"""In a worker process: what `run_with_policy` was given, and what does a job."""
+
+
+def _enter(**given: Any) -> None:
+    _HERE.update(given)
+
+
+def _do_here(job: Any) -> Any:
+    """Does a job in a worker. What it needs is made now, so that an error of that is the job's."""
+    if "do" not in _HERE:
+        for module in modules_of(_HERE["folder"]) - {"__main__"}:  # which register its parts
+            import_module(module)
+        _HERE["do"] = _HERE["make"](load_policy(_HERE["folder"]), _HERE["setting"])
+    return _HERE["do"](job)

@@ -55,6 +55,12 @@ def test_an_episode_is_the_same_in_any_company():
     assert_same(few, many.take((many.episode >= 100) & (many.episode < 110)))
 
 
+def test_progress_counts_the_episodes_of_each_part():
+    told = []
+    collected(RANDOM, progress=lambda *now: told.append(now))
+    assert told == [(64, 150), (128, 150), (150, 150)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3])
 def test_the_number_of_workers_changes_nothing(workers):
@@ -152,6 +158,11 @@ def test_an_environment_made_on_the_spot_cannot_travel():
     here.entry_point = lambda **settings: None
     with pytest.raises(ConfigError, match=r"Here-v0 cannot be handed over.*Use workers=1"):
         collected(RANDOM, spec=here, workers=2)
+
+
+def test_a_policy_that_does_not_fit_is_told_apart_by_what_both_say():
+    with pytest.raises(PolicyError, match=r"bmdp/Corridors-v0 shows, .*\[3\].*26 features"):
+        collected(ScriptedPolicy("slot-filling/key-pad"))
 
 
 def test_a_time_limit_is_no_end_of_the_task():

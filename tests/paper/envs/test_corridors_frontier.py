@@ -53,6 +53,14 @@ def test_the_true_frontier_is_above_the_scripts_and_the_published_agent():
     assert known.settings["resolution"] == 9
 
 
+def test_progress_counts_vertices():
+    told = []
+    task = Corridors(height=3, noise_std=0.0)
+    found = true_frontier(task, resolution=5, n_episodes=10, progress=lambda *now: told.append(now))
+    n = len(found.settings["grid"].costs)
+    assert told == [(k + 1, n) for k in range(n)]
+
+
 def test_a_grid_that_is_too_coarse_is_refused():
     with pytest.raises(ConvergenceError, match=r"resolution 3 promises .* Raise the resolution"):
         true_frontier(resolution=3, n_episodes=5_000)

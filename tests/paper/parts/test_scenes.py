@@ -5,7 +5,7 @@ import pytest
 from bmdp import EpisodeStreams, PolicyError
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.corridors import Corridors
-from bmdp.evaluation.episodes import environment_seeds
+from bmdp.envs.episodes import environment_seeds
 from bmdp.experiments.parts.executions import first_decision, hull_piece
 from bmdp.experiments.parts.scenes import episode_of, layout_of
 from bmdp.experiments.parts.traces import Trace, played, task_of

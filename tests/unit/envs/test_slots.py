@@ -105,11 +105,11 @@ def test_single_environments_are_not_stepped_after_their_end():
     slots = SingleSlots(walk_spec(longest=1))
     slots.reset([0, 1])
     assert slots.step(np.zeros(2, int), ALL[:2]).ended.all()
-    slots._envs[1].unwrapped.left = 5
+    slots.envs[1].unwrapped.left = 5
     step = slots.step(np.zeros(2, int), np.array([False, True]))
     assert step.costs.tolist() == [0.0, 1.0]
     assert step.ended.tolist() == [True, False]
-    assert slots._envs[0].unwrapped.left == 0
+    assert slots.envs[0].unwrapped.left == 0
 
 
 def test_without_metadata_there_is_neither_discount_nor_horizon():

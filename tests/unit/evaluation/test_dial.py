@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from bmdp import DataError, upper_frontier
-from bmdp.evaluation import evaluate, mean_interval, measure_dial, measure_dials
+from bmdp.evaluation import (
+    dial_measures,
+    evaluate,
+    mean_interval,
+    measure_dial,
+    measure_dials,
+)
 from bmdp.exact import allocate_budgets, budgeted_value_iteration
 from bmdp.exact.textbook import branches, crossing, decision, ladder
 from problems import always, by_hand, finite_spec
@@ -116,9 +122,30 @@ def test_one_episode_proves_nothing():
 def test_budgets_are_about_discounted_costs():
     given = by_hand([0.3], [30.0], [0.3], discount=0.5)
     assert measure_dial(given, FRONTIER).dial_error == pytest.approx([0])
-    undiscounted = measure_dial(given, FRONTIER, gamma_matches=False)
+    undiscounted = dial_measures(given.budgets, given.cost_mean, given.reward_mean, FRONTIER)
     assert undiscounted.dial_error == pytest.approx([0.3])
     assert undiscounted.score == pytest.approx([60 / 55])
+
+
+def test_arrays_are_measured_as_evaluations_are():
+    rewards, costs = [5.0, 30.0, 20.0, 70.0], [0.2, 0.3, 0.9, 0.9]
+    report = measure_dial(by_hand(BUDGETS, rewards, costs), FRONTIER)
+    found = dial_measures(BUDGETS, costs, rewards, FRONTIER)
+    for name, values in found._asdict().items():
+        np.testing.assert_array_equal(values, getattr(report, name), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        (([0.1, 0.2], [0.1], [1.0, 1.0]), r"costs must have shape \[B\] = \[2\]; got \[1\]"),
+        (([0.1], [0.1], [[1.0]]), r"rewards must have shape \[B\]"),
+        ((0.1, 0.1, 1.0), r"budgets must have shape \[B\]"),
+    ],
+)
+def test_arrays_of_different_lengths_are_not_measured(arrays, words):
+    with pytest.raises(DataError, match=words):
+        dial_measures(*arrays, FRONTIER)
 
 
 @pytest.mark.parametrize("make", [decision, branches, crossing, lambda: ladder(3)])

@@ -1,10 +1,12 @@
 """Members of a portfolio, measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bmdp import ConfigError
-from bmdp.evaluation import measure_portfolio
+from bmdp.evaluation import evaluate, measure_portfolio, play_members
 from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches
 from bmdp.policies import Portfolio
@@ -21,6 +23,17 @@ def test_costs_and_rewards_are_those_of_each_member():
     np.testing.assert_allclose(found.costs, [0, 0.5, 1], atol=0.035)  # 4 standard errors
     np.testing.assert_allclose(found.rewards, [0, 5, 5.5], atol=0.35)
     assert found.policies == MEMBERS.policies
+
+
+def test_members_are_played_by_themselves_under_the_chances_of_an_evaluation():
+    found = play_members(MEMBERS, finite_spec(PROBLEM), n_episodes=50, seed=3)
+    assert found.costs.shape == found.rewards.shape == (3, 50)
+    assert found.gamma == PROBLEM.model.gamma
+    first = evaluate(DIAL, finite_spec(PROBLEM), budgets=[0.0], n_episodes=50, seed=3)
+    assert found.costs[0].mean() == first.discounted_cost_mean[0]  # it tosses no coin
+    swapped = replace(MEMBERS, which=[0, 0, 0], budgets=[2.0, 1.0, 0.0])
+    again = play_members(swapped, finite_spec(PROBLEM), n_episodes=50, seed=3)
+    np.testing.assert_array_equal(again.costs[::-1], found.costs)
 
 
 def test_progress_counts_episodes_of_all_policies():

@@ -8,9 +8,9 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp import BudgetError, ConfigError, DataError, EnvError, PolicyError
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.corridors import CorridorsVectorEnv
+from bmdp.envs.episodes import environment_seeds
 from bmdp.envs.slots import BatchedSlots, SingleSlots, find_spec
 from bmdp.evaluation import Evaluation, evaluate
-from bmdp.evaluation.episodes import environment_seeds
 from bmdp.exact import (
     FiniteBMDP,
     allocate_budgets,

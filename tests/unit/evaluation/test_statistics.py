@@ -40,20 +40,9 @@ def test_students_interval_is_that_of_the_book():
     assert mean_interval(samples, confidence=0.9)[1:] == pytest.approx(wanted)
 
 
-def test_the_normal_interval_is_that_of_the_book():
-    samples = normals(7)
-    wanted = stats.norm.interval(0.9, loc=samples.mean(), scale=stats.sem(samples))
-    assert mean_interval(samples, confidence=0.9, law="normal")[1:] == pytest.approx(wanted)
-
-
 @pytest.mark.parametrize("n", [2, 5, 30])
 def test_students_interval_covers_as_often_as_it_says(n):
     assert is_share(covers(mean_interval(normals(N_TRIALS, n), confidence=0.9), 3.0), 0.9)
-
-
-def test_the_normal_interval_covers_as_often_as_students_law_says():
-    found = mean_interval(normals(N_TRIALS, 5), confidence=0.95, law="normal")
-    assert is_share(covers(found, 3.0), 1 - 2 * stats.t.sf(stats.norm.ppf(0.975), 4))  # 0.878
 
 
 def test_independent_intervals_hold_together_as_often_as_the_product_says():
@@ -231,7 +220,6 @@ def test_a_confidence_is_between_0_and_1(confidence):
     ("call", "error", "message"),
     [
         (lambda: simultaneous_confidence(0.9, 0), ConfigError, "n_together must be from 1"),
-        (lambda: mean_interval([1.0], confidence=0.9, law="cauchy"), ConfigError, "student"),
         (lambda: mean_interval(3.0, confidence=0.9), DataError, "a single number"),
         (lambda: mean_interval(["a"], confidence=0.9), DataError, "real numbers"),
         (lambda: seed_interval([1.0], confidence=0.9), DataError, r"\[seeds, M\]"),

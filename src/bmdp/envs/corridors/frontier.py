@@ -11,20 +11,22 @@ pays in the real task, by Monte Carlo; the two should agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.envs.corridors.task import STOP, Corridors, CorridorsState
+from bmdp.envs.episodes import Progress, play_task
 from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.multiplier import Point, search_frontier
 from bmdp.frontier import Frontier, upper_frontier
-from bmdp.randomness import EpisodeStreams
+from bmdp.policies.policy import Decisions, OneStepPolicy, idle_decisions
 
 _TINY_PRICE, _HUGE_PRICE = 1e-7, 1e9  # stand for the ends of the frontier
 _N_HEADINGS, _N_SHIFTS = 201, 31  # points of the noise; of x and of y each
@@ -173,13 +175,7 @@ def cost_range(grid: Grid, places: FloatArray, step: int) -> FloatArray:
         places: x and y, `[N, 2]`.
         step: number of steps made before.
     """
-    x, y = places.T
-    height, width = grid.task.map.wall.shape
-    row, column = (
-        np.minimum(t.astype(np.int64), most - 1) for t, most in ((y, height), (x, width))
-    )
-    base = (row * width + column) * grid.resolution**2
-    corners = _corners(x - column, y - row, grid.resolution)
+    base, corners = _nodes_around(grid, places)
     ends = []
     for price in (_HUGE_PRICE, _TINY_PRICE):
         later = ToGo(np.zeros(0), *np.zeros((2, grid.rewards.shape[1])))
@@ -195,28 +191,49 @@ def start_node(grid: Grid) -> int:
     return int(grid.task.map.start) * grid.resolution**2 + half * grid.resolution + half
 
 
+@dataclass(frozen=True, eq=False)
+class GridPolicy(OneStepPolicy):
+    """Plays the best action by scores that are interpolated between nodes, at any budget."""
+
+    grid: Grid
+    scores: list[FloatArray]  # [horizon], each [actions, nodes]
+    step: int = 0
+
+    budget_range, n_draws = (0.0, 1.0), 0
+
+    @property
+    def n_steps(self) -> int:
+        """The horizon."""
+        return len(self.scores)
+
+    def at_step(self, step: int) -> GridPolicy:
+        """Returns what it does at one step."""
+        return replace(self, step=step)
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Decides by x and y, the first two numbers of a state."""
+        base, corners = _nodes_around(self.grid, states)
+        score = sum(self.scores[self.step][:, base + node] * weight for node, weight in corners)
+        return idle_decisions(budgets)._replace(action=np.asarray(score).argmax(axis=0))
+
+
 def play(
     grid: Grid, scores: list[FloatArray], *, n_episodes: int, seed: int
 ) -> tuple[FloatArray, FloatArray]:
     """Plays what is best on the grid in the real task; returns rewards and costs `[N]`."""
-    task = grid.task
-    height, width = task.map.wall.shape
-    streams = EpisodeStreams.named(seed, "corridors/grid", range(n_episodes))
-    state = task.start(streams.uniforms(0, task.n_draws))
-    rewards, costs, going = np.zeros(n_episodes), np.zeros(n_episodes), np.ones(n_episodes, bool)
-    for step in range(task.horizon):
-        row = np.minimum(state.y.astype(np.int64), height - 1)
-        column = np.minimum(state.x.astype(np.int64), width - 1)
-        base = (row * width + column) * grid.resolution**2
-        corners = _corners(state.x - column, state.y - row, grid.resolution)
-        score = np.zeros((len(task.action_names), n_episodes))
-        for places, weights in corners:
-            score += scores[step][:, base + places] * weights
-        outcome = task.step(state, score.argmax(axis=0), streams.uniforms(step + 1, task.n_draws))
-        rewards += np.where(going, outcome.rewards, 0)
-        costs += np.where(going, outcome.costs, 0)
-        going, state = going & ~outcome.ended, outcome.state
-    return rewards, costs
+    how: dict[str, Any] = {"n_episodes": n_episodes, "seed": seed}
+    return play_task(GridPolicy(grid, scores), grid.task, stream="corridors/grid", **how)
+
+
+def _nodes_around(grid: Grid, places: FloatArray) -> Any:
+    """Number of the first node of the cell of each place, and the four nodes around it."""
+    x, y = places[:, 0], places[:, 1]
+    height, width = grid.task.map.wall.shape
+    row, column = (
+        np.minimum(t.astype(np.int64), most - 1) for t, most in ((y, height), (x, width))
+    )
+    base = (row * width + column) * grid.resolution**2
+    return base, _corners(x - column, y - row, grid.resolution)
 
 
 def grid_frontier(grid: Grid, *, tol: float = 1e-4) -> tuple[Frontier, list[float]]:
@@ -241,6 +258,7 @@ def true_frontier(
     n_episodes: int = 100_000,
     seed: int = 0,
     max_disagreement: float = 0.003,
+    progress: Progress | None = None,
 ) -> TrueFrontier:
     """Returns a frontier of corridors that policies which see the time do reach.
 
@@ -250,6 +268,7 @@ def true_frontier(
         n_episodes: of Monte Carlo for each vertex.
         seed: of Monte Carlo.
         max_disagreement: how far the grid's own value may be from the measured one, relatively.
+        progress: called with the number of vertices measured so far, and of all.
 
     Returns:
         TrueFrontier, its vertices measured in the real task. `reward_error` is the largest
@@ -276,6 +295,8 @@ def true_frontier(
             )
         points.append((float(costs.mean()), earned))
         error = max(error, float(abs(earned - promised) + noise))
+        if progress is not None:
+            progress(len(points), len(prices))
     measured = upper_frontier(*np.array(points).T)
     found = {"resolution": resolution, "n_episodes": n_episodes, "task": settings, "grid": own}
     return TrueFrontier(Frontier(measured.costs, measured.rewards), error, found)

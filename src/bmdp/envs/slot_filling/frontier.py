@@ -12,18 +12,28 @@ and the frontier found by search over the price.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.envs.episodes import play_task
 from bmdp.envs.slot_filling.task import SlotFilling
 from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError
 from bmdp.exact.multiplier import Point, search_frontier
 from bmdp.frontier import Frontier
+from bmdp.policies.policy import (
+    Decisions,
+    EpisodeTracker,
+    Policy,
+    Randomness,
+    episode_streams,
+    idle_decisions,
+)
 from bmdp.randomness import EpisodeStreams
 
 _DIGITS = 12  # beliefs that agree to so many are the same
@@ -222,39 +232,58 @@ def true_frontier(task: SlotFilling | None = None, *, n_bins: int = 4) -> TrueFr
     return TrueFrontier(full, gain, {"n_bins": n_bins, "task": settings})
 
 
+@dataclass(frozen=True, eq=False)
+class TreePolicy(Policy):
+    """Plays acts of a tree at the belief that the scores seen so far make, at any budget."""
+
+    tree: BeliefTree
+    acts: list[IntArray]  # of `best_acts`
+
+    budget_range = (0.0, 1.0)
+    why_no_one_step_form = "keeps a belief"
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> _TreeTracker:
+        """Starts `N` dialogues."""
+        return _TreeTracker(self, budgets, episode_streams(rng, states))
+
+
+class _TreeTracker(EpisodeTracker[TreePolicy]):
+    """Dialogues, with the belief of each and the order in which the tree lists its slots."""
+
+    def __init__(self, policy: TreePolicy, budgets: ArrayLike, streams: EpisodeStreams) -> None:
+        super().__init__(policy, budgets, streams)
+        self._belief: IntArray = np.zeros(len(streams), np.int64)
+        self._order = np.tile(np.arange(policy.tree.task.slots), (len(streams), 1))
+
+    def _decide(self, states: NDArray[Any]) -> Decisions:
+        tree, acts = self._policy.tree, self._policy.acts
+        is_last = self._step >= len(tree.levels)
+        self._act = np.zeros_like(self._belief) if is_last else acts[self._step][self._belief]
+        self._listed = (self._act - 1) % tree.task.slots
+        self._slot = np.take_along_axis(self._order, self._listed[:, None], axis=1)
+        action = np.where(self._act == 0, 0, self._act - self._listed + self._slot[:, 0])
+        return idle_decisions(self._budgets)._replace(action=action)
+
+    def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
+        tree, n_slots = self._policy.tree, self._policy.tree.task.slots
+        if self._step > len(tree.levels):
+            return
+        level, n_bins = tree.levels[self._step - 1], len(tree.bin_chance)
+        scores = next_states[:, n_slots : 2 * n_slots]
+        score = np.take_along_axis(scores, self._slot, axis=1)[:, 0].clip(1e-300, 1 - 1e-16)
+        heard = np.searchsorted(tree.edges, np.log(score) - np.log1p(-score))
+        voice, pad = 1 + self._listed * n_bins + heard, 1 + n_slots * n_bins + self._listed
+        which = np.where(self._act == 0, 0, np.where(self._act <= n_slots, voice, pad))
+        orders = np.array(list(itertools.permutations(range(n_slots))))
+        order = orders[level.order[self._belief, which]]
+        self._order = np.take_along_axis(self._order, order, axis=1)
+        self._belief = level.following[self._belief, which]
+
+
 def play(
     tree: BeliefTree, acts: list[IntArray], *, n_episodes: int, seed: int
 ) -> tuple[FloatArray, FloatArray]:
     """Plays acts of a tree in the real task; returns rewards and costs `[N]` of dialogues."""
-    task = tree.task
-    n_bins, permutations = (
-        len(tree.bin_chance),
-        np.array(list(itertools.permutations(range(task.slots)))),
-    )
-    streams = EpisodeStreams.named(seed, "slot-filling/tree", range(n_episodes))
-    state = task.start(streams.uniforms(0, task.n_draws))
-    belief: IntArray = np.zeros(n_episodes, np.int64)
-    slots = np.tile(np.arange(task.slots), (n_episodes, 1))  # the real slot of each listed one
-    rewards, costs, going = np.zeros(n_episodes), np.zeros(n_episodes), np.ones(n_episodes, bool)
-    rows = np.arange(n_episodes)
-    for turn in range(task.horizon):
-        act: IntArray = np.zeros(n_episodes, np.int64)
-        if turn < len(tree.levels):
-            act = acts[turn][belief]
-        listed = (act - 1) % task.slots
-        real = np.where(act == 0, 0, act - listed + slots[rows, listed])
-        outcome = task.step(state, real, streams.uniforms(turn + 1, task.n_draws))
-        rewards += np.where(going, outcome.rewards, 0)
-        costs += np.where(going, outcome.costs, 0)
-        going = going & ~outcome.ended
-        state = outcome.state
-        if turn < len(tree.levels):
-            score = state.score[rows, slots[rows, listed]].clip(1e-300, 1 - 1e-16)
-            heard = np.searchsorted(tree.edges, np.log(score) - np.log1p(-score))
-            is_voice = (act >= 1) & (act <= task.slots)
-            pad = 1 + task.slots * n_bins + listed
-            which = np.where(act == 0, 0, np.where(is_voice, 1 + listed * n_bins + heard, pad))
-            order = permutations[tree.levels[turn].order[belief, which]]
-            slots = np.take_along_axis(slots, order, axis=1)
-            belief = tree.levels[turn].following[belief, which]
-    return rewards, costs
+    task = replace(tree.task, features="paper")  # which shows the scores
+    how: dict[str, Any] = {"n_episodes": n_episodes, "seed": seed}
+    return play_task(TreePolicy(tree, acts), task, stream="slot-filling/tree", **how)

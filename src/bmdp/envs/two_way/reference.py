@@ -90,7 +90,7 @@ def reference_curve(
     n_situations: int,
     width: int = 8,
     seed: int = 0,
-    on_progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ReferenceCurve:
     """Searches for the best drives of random situations.
 
@@ -99,7 +99,7 @@ def reference_curve(
         n_situations: number of random starts.
         width: of the beam, in each group and for each price.
         seed: of the starts.
-        on_progress: called with the number of situations that are done.
+        progress: called with the number of situations that are done, and of all.
 
     >>> curve = reference_curve(TwoWay(vehicles=1), n_situations=1, width=1).frontier
     >>> curve.costs[[0, -1]].round(3).tolist(), curve.rewards[[0, -1]].round(3).tolist()
@@ -113,7 +113,7 @@ def reference_curve(
     for first in range(0, n_situations, _CHUNK):
         rows = np.arange(first, min(first + _CHUNK, n_situations))
         drives += best_drives(task, rows_of(starts, rows), width=width)
-        on_progress(len(drives))
+        progress(len(drives), n_situations)
     curve = mean_frontier([found.frontier for found in drives])
     return ReferenceCurve(curve, tuple(drives), starts, width)
 

@@ -12,10 +12,9 @@ from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, StoreError
-from bmdp.evaluation.episodes import Job, Setting
+from bmdp.evaluation.calibration import play_members
 from bmdp.evaluation.rollouts import Evaluation, evaluate
 from bmdp.evaluation.statistics import mean_interval
-from bmdp.evaluation.workers import play_plans
 from bmdp.experiments.experiment import Piece
 from bmdp.learn.spec import EnvConfig, plain
 from bmdp.policies.policy import BudgetedPolicy
@@ -109,16 +108,7 @@ def prices_piece(
         n_episodes: that each of them is played for.
         seed: of everything.
     """
-    setting = Setting(env.spec(), seed, max_steps=10_000)
-    rewards, costs = np.zeros((2, len(prices), n_episodes))
-    gamma = 1.0
-    for number, policy in enumerate(portfolio.policies):
-        members = np.flatnonzero(portfolio.which == number)
-        plans = [Job(0, n_episodes, float(portfolio.budgets[k]), f"portfolio/{k}") for k in members]
-        played, facts = play_plans(policy, setting, plans)
-        gamma = facts.gamma
-        rewards[members] = [returns.discounted_reward for returns in played]
-        costs[members] = [returns.discounted_cost for returns in played]
+    rewards, costs, gamma = play_members(portfolio, env.spec(), n_episodes=n_episodes, seed=seed)
     rising = slice(None, None, -1)
     found: Piece = {"prices": sorted(map(float, prices))}
     for name, samples in (("reward", rewards), ("cost", costs)):

@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 
 from bmdp.arrays import FloatArray, IntArray
+from bmdp.envs.episodes import environment_seeds
 from bmdp.envs.gym import Episodes
 from bmdp.envs.tasks import State, Task, rows_of
-from bmdp.evaluation.episodes import environment_seeds
 from bmdp.learn.spec import EnvConfig
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
