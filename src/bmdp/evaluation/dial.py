@@ -26,12 +26,62 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.arrays import FloatArray, freeze_columns, real_array, require_shape
 from bmdp.errors import DataError
 from bmdp.evaluation.rollouts import Evaluation
 from bmdp.evaluation.statistics import Interval, seed_interval, widened
 from bmdp.frontier import Frontier
+
+
+class DialMeasures(NamedTuple):
+    """The three measures at each of `B` budgets."""
+
+    score: FloatArray  # [B], NaN where the frontier has nothing to earn
+    overshoot: FloatArray  # [B], in cost
+    dial_error: FloatArray  # [B], in cost
+
+
+def dial_measures(
+    budgets: ArrayLike, costs: ArrayLike, rewards: ArrayLike, frontier: Frontier
+) -> DialMeasures:
+    """Returns the three measures of mean costs and rewards at budgets.
+
+    Args:
+        budgets: asked, `[B]`.
+        costs: realised, `[B]`.
+        rewards: realised, `[B]`.
+        frontier: the best that can be had from the start, with the same discount.
+
+    Raises:
+        DataError: if shapes differ.
+
+    >>> from bmdp import upper_frontier
+    >>> found = dial_measures([0.5], [0.6], [30.0], upper_frontier([0.0, 1.0], [0.0, 100.0]))
+    >>> found.score.round(6), found.overshoot.round(6), found.dial_error.round(6)
+    (array([0.5]), array([0.1]), array([0.1]))
+    """
+    asked, paid, earned = (
+        real_array(name, values).astype(np.float64)
+        for name, values in (("budgets", budgets), ("costs", costs), ("rewards", rewards))
+    )
+    require_shape("budgets", asked, (None,), "[B]")
+    for name, values in (("costs", paid), ("rewards", earned)):
+        require_shape(name, values, asked.shape, "[B]")
+    cheapest, dearest = float(frontier.costs[0]), float(frontier.costs[-1])
+    return DialMeasures(
+        earned / _best(asked, paid, frontier),
+        paid - np.maximum(asked, cheapest),
+        np.abs(paid - np.clip(asked, cheapest, dearest)),
+    )
+
+
+def _best(budgets: FloatArray, costs: FloatArray, frontier: Frontier) -> FloatArray:
+    """The best reward for what was allowed, or paid if that is more; NaN if it is not above 0."""
+    spent = np.maximum(budgets, costs)
+    rewards = frontier.reward_at(np.clip(spent, frontier.costs[0], frontier.costs[-1]))
+    return np.where(rewards > 0, rewards, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +124,7 @@ class DialReport:
         freeze_columns(self, "[B]")
 
 
-def measure_dial(
-    evaluation: Evaluation, frontier: Frontier, *, gamma_matches: bool = True
-) -> DialReport:
+def measure_dial(evaluation: Evaluation, frontier: Frontier) -> DialReport:
     """Returns the measures of one evaluation, with intervals that follow from its own.
 
     The intervals of costs are widened until they hold at all budgets together, and so are those of
@@ -85,9 +133,8 @@ def measure_dial(
 
     Args:
         evaluation: of the policy.
-        frontier: the best that can be had from the start, in discounted cost and reward.
-        gamma_matches: whether the frontier has the discount of the environment. If not, it is taken
-            to be one of undiscounted returns, and undiscounted means are compared with it.
+        frontier: the best that can be had from the start, in discounted cost and reward. To
+            measure by other means, such as undiscounted ones, see `dial_measures`.
 
     >>> import bmdp
     >>> from bmdp.envs import ScriptedPolicy
@@ -96,20 +143,24 @@ def measure_dial(
     >>> measure_dial(played, bmdp.upper_frontier([0.0, 0.578], [80.0, 100.0])).dial_error.tolist()
     [0.0, 0.578]
     """
-    n_budgets = len(evaluation.budgets)
-    alone = _measures(evaluation, frontier, gamma_matches, n_together=n_budgets)
-    both = _measures(evaluation, frontier, gamma_matches, n_together=2 * n_budgets)
-    return _report(
-        Measures(alone.overshoot, alone.dial_error, both.score),
-        evaluation,
-        worst_overshoot=float(alone.overshoot.mean.max()),
-        n_seeds=1,
-    )
+    budgets = evaluation.budgets
+    _, costs = _returns(evaluation, n_together=len(budgets))
+    rewards, at_costs = _returns(evaluation, n_together=2 * len(budgets))
+    mean, low, high = (dial_measures(budgets, end, rewards.mean, frontier) for end in costs)
+    target = np.clip(budgets, frontier.costs[0], frontier.costs[-1])
+    is_inside = (costs.low <= target) & (target <= costs.high)
+    nearest = np.minimum(low.dial_error, high.dial_error)
+    furthest = np.maximum(low.dial_error, high.dial_error)
+    intervals = {
+        "score": _score(rewards, at_costs, budgets, frontier),
+        "overshoot": Interval(mean.overshoot, low.overshoot, high.overshoot),
+        "dial_error": Interval(mean.dial_error, np.where(is_inside, 0.0, nearest), furthest),
+    }
+    worst = float(mean.overshoot.max())
+    return _report(intervals, evaluation, worst_overshoot=worst, n_seeds=1)
 
 
-def measure_dials(
-    evaluations: Sequence[Evaluation], frontier: Frontier, *, gamma_matches: bool = True
-) -> DialReport:
+def measure_dials(evaluations: Sequence[Evaluation], frontier: Frontier) -> DialReport:
     """Returns the measures of several seeds: means over seeds, with Student intervals over seeds.
 
     Each seed is measured by itself first: a dial that is too high in one seed and too low in
@@ -118,7 +169,6 @@ def measure_dials(
     Args:
         evaluations: one of each seed's policy, at the same budgets.
         frontier: as for `measure_dial`.
-        gamma_matches: as for `measure_dial`.
 
     Raises:
         DataError: if there is none, or budgets or confidences differ.
@@ -142,91 +192,62 @@ def measure_dials(
                 "evaluations must have the same budgets, gamma and confidence; "
                 f"those of [{i}] are not those of [0]."
             )
-    each = [_measures(e, frontier, gamma_matches, n_together=1) for e in evaluations]
-    over_seeds = [
-        seed_interval([interval.mean for interval in of_seeds], confidence=first.confidence)
-        for of_seeds in zip(*each, strict=True)
+    each = [
+        dial_measures(e.budgets, e.discounted_cost_mean, e.discounted_reward_mean, frontier)
+        for e in evaluations
     ]
-    worst = max(float(measures.overshoot.mean.max()) for measures in each)
-    return _report(Measures(*over_seeds), first, worst_overshoot=worst, n_seeds=len(each))
+    intervals = {
+        name: seed_interval([getattr(one, name) for one in each], confidence=first.confidence)
+        for name in DialMeasures._fields
+    }
+    worst = max(float(one.overshoot.max()) for one in each)
+    return _report(intervals, first, worst_overshoot=worst, n_seeds=len(each))
 
 
-class Measures(NamedTuple):
-    """The three measures, each with intervals `[B]`."""
-
-    overshoot: Interval
-    dial_error: Interval
-    score: Interval
-
-
-def _measures(
-    evaluation: Evaluation, frontier: Frontier, gamma_matches: bool, *, n_together: int
-) -> Measures:
-    """The measures of one evaluation, from intervals of which so many hold together."""
-    prefix = "discounted_" if gamma_matches else ""
+def _returns(evaluation: Evaluation, *, n_together: int) -> tuple[Interval, Interval]:
+    """Rewards and costs `[B]`, with intervals of which so many hold together."""
     rewards, costs = (
         widened(
-            Interval(*(getattr(evaluation, f"{prefix}{name}_{end}") for end in Interval._fields)),
+            Interval(*(getattr(evaluation, f"{name}_{end}") for end in Interval._fields)),
             n_samples=evaluation.n_episodes,
             confidence=evaluation.confidence,
             n_together=n_together,
         )
-        for name in ("reward", "cost")
+        for name in ("discounted_reward", "discounted_cost")
     )
-    cheapest, dearest = float(frontier.costs[0]), float(frontier.costs[-1])
-    allowed = np.maximum(evaluation.budgets, cheapest)
-    return Measures(
-        Interval(*(cost - allowed for cost in costs)),
-        _distance(costs, np.clip(evaluation.budgets, cheapest, dearest)),
-        _score(rewards, costs, evaluation.budgets, frontier),
-    )
-
-
-def _distance(costs: Interval, target: FloatArray) -> Interval:
-    """From costs to where they should be."""
-    ends = np.abs(costs.low - target), np.abs(costs.high - target)
-    is_inside = (costs.low <= target) & (target <= costs.high)
-    least = np.where(is_inside, 0.0, np.minimum(*ends))
-    return Interval(np.abs(costs.mean - target), least, np.maximum(*ends))
+    return rewards, costs
 
 
 def _score(rewards: Interval, costs: Interval, budgets: FloatArray, frontier: Frontier) -> Interval:
-    """Rewards as a share of the best for what was allowed or paid."""
-    cheapest, dearest = float(frontier.costs[0]), float(frontier.costs[-1])
-
-    def best(cost: FloatArray) -> FloatArray:
-        at = np.clip(np.maximum(budgets, cost), cheapest, dearest)
-        rewards_at = frontier.reward_at(at)
-        return np.where(rewards_at > 0, rewards_at, np.nan)
+    """Rewards as a share of the best, from the least to the largest that the intervals allow."""
 
     def share(reward: FloatArray, of: FloatArray) -> FloatArray:
         limit = np.where(reward == 0, 0.0, np.copysign(np.inf, reward))  # of ever smaller bests
         return np.where(np.isnan(of), limit, reward / of)
 
-    mean, least, most = best(costs.mean), best(costs.low), best(costs.high)
+    mean, least, most = (_best(budgets, cost, frontier) for cost in costs)
     low = np.minimum(share(rewards.low, least), share(rewards.low, most))
     high = np.maximum(share(rewards.high, least), share(rewards.high, most))
-    is_defined = ~np.isnan(mean)
-    ends = (np.where(is_defined, end, np.nan) for end in (low, high))
+    ends = (np.where(np.isnan(mean), np.nan, end) for end in (low, high))
     return Interval(rewards.mean / mean, *ends)
 
 
 def _report(
-    measures: Measures, evaluation: Evaluation, *, worst_overshoot: float, n_seeds: int
+    intervals: dict[str, Interval], evaluation: Evaluation, *, worst_overshoot: float, n_seeds: int
 ) -> DialReport:
-    intervals = {
+    columns = {
         f"{name}_{end}".removesuffix("_mean"): values
-        for name, interval in measures._asdict().items()
+        for name, interval in intervals.items()
         for end, values in interval._asdict().items()
     }
-    scores = measures.score.mean
+    scores = intervals["score"].mean
     defined = scores[~np.isnan(scores)]
     return DialReport(
         budgets=evaluation.budgets,
-        **intervals,
+        **columns,
         mean_score=float(defined.mean()) if len(defined) else np.nan,
         worst_overshoot=worst_overshoot,
-        mean_dial_error=float(measures.dial_error.mean.mean()),
+        mean_dial_error=float(intervals["dial_error"].mean.mean()),
         confidence=evaluation.confidence,
         n_seeds=n_seeds,
     )
