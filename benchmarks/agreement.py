@@ -9,8 +9,8 @@ import numpy as np
 from scipy import stats
 
 from bmdp.arrays import FloatArray
+from bmdp.report.section import Column, Table
 from bmdp.report.series import Curve
-from bmdp.report.tables import Column, Table
 
 LEVEL = 0.05
 """Of each test; so much of all tests fails by chance if nothing differs."""

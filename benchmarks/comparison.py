@@ -25,12 +25,10 @@ from tables import ROOT, markdown, write_page
 
 from bmdp.errors import StoreError
 from bmdp.evaluation import seed_interval
-from bmdp.experiments.experiment import Piece
-from bmdp.experiments.parts.comparison_summary import MethodRow, method_rows
 from bmdp.frontier import Frontier
-from bmdp.report.pieces import Truth
-from bmdp.report.reading import Results, read_results
-from bmdp.report.tables import Column, Table
+from bmdp.paper.comparison import Measured, MethodRow, measured_of, method_row
+from bmdp.paper.results import Results, read_results, truth_of
+from bmdp.report.section import Column, Table
 
 PAGE = ROOT / "docs/comparison.md"
 PAGED_BY = "python benchmarks/comparison.py page"
@@ -62,10 +60,10 @@ def found_of(results: Results) -> dict[str, dict[str, Record]]:
     found: dict[str, dict[str, Record]] = {}
     for task, named in TASKS.items():
         pieces = {
-            name: list(results.found(dict, f"method-{method}", task).values())
+            name: list(results.each(f"method-{method}", measured_of, task).values())
             for method, name in METHODS.items()
         }
-        truth = results.common(Truth, f"truth-{task}")
+        truth = results.common(f"truth-{task}", truth_of)
         if not any(pieces.values()):
             continue
         if truth is None:
@@ -80,9 +78,9 @@ def found_of(results: Results) -> dict[str, dict[str, Record]]:
     return found
 
 
-def method_record(pieces: Sequence[Piece], truth: Frontier) -> dict[str, Any]:
-    """Returns what is kept of a method on a task, given its pieces of all seeds."""
-    rows = [row for piece in pieces for row in method_rows({"": [piece]}, truth)]
+def method_record(found: Sequence[Measured], truth: Frontier) -> dict[str, Any]:
+    """Returns what is kept of a method on a task, of all seeds."""
+    rows = [method_row([one], truth) for one in found]
     moved = [row.moved for row in rows]
     return {
         "seeds": [row.seeds[0] for row in rows],
@@ -93,7 +91,7 @@ def method_record(pieces: Sequence[Piece], truth: Frontier) -> dict[str, Any]:
         "moved_error": _short(None if move is None else move.mean for move in moved),
         "seconds": round(float(np.mean([row.seconds for row in rows])), 5),
         "models": rows[0].n_models,
-        "more_episodes": int(pieces[0]["n_more"]),
+        "more_episodes": found[0].n_more,
         "calibrated": _calibrated(rows),
     }
 
@@ -203,7 +201,7 @@ def _change(
 
 def keep(folder: Path, path: Path) -> None:
     """Writes what an experiment has found into a record, and prints what that is."""
-    results = read_results(folder, tuple(TASKS), ("truth",))
+    results = read_results(folder)
     found = found_of(results)
     record = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(updated(record, found), indent=1) + "\n")

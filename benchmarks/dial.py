@@ -95,7 +95,7 @@ def _measured(
     job: Job, study: Study, variant: Variant, policy: Any, records: Any, begin: float
 ) -> dict[str, Any]:
     """What a policy earns and pays, and what it promised."""
-    from bmdp.experiments.parts.training import playable
+    from bmdp.paper.training import playable
 
     train_seconds, env = time.perf_counter() - begin, _spec(study, variant).env
     policy = playable(policy, job.device)
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
 def print_table(folder: Path) -> None:
     """Prints a line for each study and variant: mean over seeds, and the worst overshoot."""
     from bmdp.evaluation import measure_dial
-    from bmdp.experiments.parts.measuring import evaluation_of
+    from bmdp.paper.results import evaluation_of
 
     optima: dict[str, Any] = {}
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -72,8 +72,8 @@ def measured(
         seed: of everything.
         moved_at: step at which the dial is moved; 0 for never.
     """
-    from bmdp.experiments.parts.measuring import evaluation_piece
-    from bmdp.experiments.parts.moved_dial import moves
+    from bmdp.paper.comparison import moves
+    from bmdp.paper.measuring import evaluation_piece
 
     begin = time.perf_counter()
     row: dict[str, Any] = {
@@ -88,7 +88,7 @@ def measured(
 
 def moved_errors(rows: list[dict[str, Any]]) -> str:
     """Worst overshoot and mean error of cost-to-go after the dial was moved."""
-    from bmdp.experiments.parts.moved_dial import move_errors
+    from bmdp.paper.comparison import move_errors
 
     errors = move_errors(row.get("moved", ()) for row in rows)
     return "-" if errors is None else f"{errors.worst:.3f}, {errors.mean:.4f}"

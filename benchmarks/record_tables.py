@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from bmdp.report.tables import Cell, Column, Table
+from bmdp.report.section import Cell, Column, Table
 
 USUAL = (505, 2_000)  # points of a state, and states, of which frontiers are shown in full
 REFERENCES = {

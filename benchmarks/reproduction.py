@@ -22,9 +22,8 @@ from reproduction_dials import TASKS, Task
 from reproduction_tables import figures, overview, tables_of
 from tables import ROOT, markdown, write_page
 
-from bmdp.experiments.experiment import read_piece
-from bmdp.report.reading import PartResults, Results, read_results, value_of
-from bmdp.report.tables import Table
+from bmdp.paper.results import PartResults, Results, read_results
+from bmdp.report.section import Table
 
 PAGE = ROOT / "docs/results.md"
 RECORDS = ROOT / "docs/results"
@@ -40,12 +39,11 @@ def record_of(results: Results) -> dict[str, Any]:
         "preset": results.preset,
         "seeds": list(results.seeds),
         **spec,
-        "parts": [_part_record(results.folder, part) for part in results.parts],
+        "parts": [_part_record(part) for part in results.parts],
     }
 
 
-def _part_record(folder: Path, part: PartResults) -> dict[str, Any]:
-    place = folder / part.part if part.seed is None else folder / part.part / f"seed-{part.seed}"
+def _part_record(part: PartResults) -> dict[str, Any]:
     names = sorted(name for name in part.pieces if name.partition("-")[0] in KEPT)
     trained = [float(r["seconds"]) for r in part.records if "seconds" in r]
     return {
@@ -54,7 +52,7 @@ def _part_record(folder: Path, part: PartResults) -> dict[str, Any]:
         "seconds": part.seconds,
         "training_seconds": round(sum(trained), 1) if trained else None,
         "machine": dict(part.machine),
-        "pieces": {name: _short(read_piece(place / f"{name}.json")) for name in names},
+        "pieces": {name: _short(part.pieces[name]) for name in names},
     }
 
 
@@ -76,7 +74,7 @@ def read_record(path: Path) -> Results:
         PartResults(
             part["part"],
             part["seed"],
-            {name: value_of(name, piece) for name, piece in part["pieces"].items()},
+            part["pieces"],
             (),
             part["seconds"],
             part["machine"] | {"training_seconds": part["training_seconds"]},
@@ -84,7 +82,7 @@ def read_record(path: Path) -> Results:
         for part in record["parts"]
     )
     seeds = tuple(record["seeds"])
-    return Results(path, record["experiment"], record["preset"], seeds, record, parts, ())
+    return Results(path, record["experiment"], record["preset"], seeds, record, parts, [])
 
 
 def joined(there: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

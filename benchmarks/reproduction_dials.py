@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from tables import ROOT
 
-from bmdp.evaluation import Evaluation
+from bmdp.evaluation import DialReport, Evaluation
 from bmdp.frontier import Frontier, upper_frontier
-from bmdp.report.chapters import shown
+from bmdp.paper.published import published_curve, published_report
+from bmdp.paper.results import Results, evaluation_of, truth_of
 from bmdp.report.curves import (
     FIRST,
     FIRST_PUBLISHED,
@@ -20,10 +21,8 @@ from bmdp.report.curves import (
     THIRD,
     Style,
 )
-from bmdp.report.pieces import Truth
-from bmdp.report.published import published_curve
-from bmdp.report.reading import Results
 from bmdp.report.series import Curve, budget_curve
+from bmdp.report.tables import dial_report
 
 DRIVES = ROOT / "docs/driving/driving.json"
 
@@ -117,7 +116,7 @@ class Dial:
     Args:
         line: what it is.
         curve: means over seeds, with intervals over seeds.
-        evaluations: of each seed, or of the published means.
+        evaluations: of each seed; none of published means.
         seconds: of training, of each seed; empty if they are not known.
     """
 
@@ -131,6 +130,12 @@ class Dial:
         """Whether it is of the paper."""
         return self.line.preset == "published"
 
+    def report(self, best: Frontier) -> DialReport:
+        """Returns how well it does, against the best that can be had."""
+        if self.is_published:
+            return published_report(self.curve, best)
+        return dial_report(self.evaluations, best)
+
 
 def dials_of(task: Task, found: Mapping[str, Results]) -> list[Dial]:
     """Returns all dials of a task that there are."""
@@ -138,10 +143,10 @@ def dials_of(task: Task, found: Mapping[str, Results]) -> list[Dial]:
     for line in task.lines:
         if line.preset == "published":
             curve = published_curve(task.figure, line.part)
-            dials.append(Dial(line, curve, [shown.as_evaluation(curve)], []))
+            dials.append(Dial(line, curve, [], []))
         elif line.preset in found:
             results = found[line.preset]
-            by_seed = results.found(Evaluation, line.piece, line.part)
+            by_seed = results.each(line.piece, evaluation_of, line.part)
             seconds = [
                 part.machine["training_seconds"]
                 for part in results.parts
@@ -160,7 +165,7 @@ def _named(line: Line, n_seeds: int) -> str:
 
 def reference(found: Mapping[str, Results]) -> Frontier:
     """Returns the true frontier, or, on the road, the curve of drives that know the future."""
-    truths = (results.common(Truth, "truth") for results in found.values())
+    truths = (results.common("truth", truth_of) for results in found.values())
     truth = next((truth for truth in truths if truth is not None), None)
     if truth is not None:
         return truth.frontier

@@ -11,20 +11,19 @@ from reproduction_dials import TASKS, Dial, Task, dials_of, reference
 
 from bmdp.evaluation import measure_dial
 from bmdp.frontier import Frontier, upper_frontier
+from bmdp.paper.published import published_curve
+from bmdp.paper.results import Results, curve_of, prices_of
 from bmdp.report.curves import SECOND_PUBLISHED, Drawn, asked_figure, trade_off_figure
 from bmdp.report.drawing import png_of
-from bmdp.report.pieces import Prices
-from bmdp.report.published import published_curve
-from bmdp.report.reading import Results
-from bmdp.report.series import Curve, price_curve
-from bmdp.report.tables import Column, Table, dial_report
+from bmdp.report.section import Column, Table
+from bmdp.report.series import Curve
 
 
 def summary(task: Task, found: Mapping[str, Results]) -> Table:
     """Returns a row for each dial: score, deviation between seeds, overshoot, dial error, time."""
     best = reference(found)
     dials = dials_of(task, found)
-    reports = [dial_report(dial.evaluations, best) for dial in dials]
+    reports = [dial.report(best) for dial in dials]
     return Table(
         "dials",
         "",
@@ -148,9 +147,9 @@ def prices(task: Task, found: Mapping[str, Results]) -> Table:
     """Returns cost and reward of FTQ(lambda) by price."""
     curves = {"published": published_curve(task.figure, "FTQ")}
     for preset, results in found.items():
-        pieces = list(results.found(Prices, "prices", "ftq").values())
+        pieces = list(results.each("prices", prices_of, "ftq").values())
         if pieces:
-            curves[f"{preset} ({len(pieces)} seeds)"] = price_curve(preset, pieces)
+            curves[f"{preset} ({len(pieces)} seeds)"] = curve_of(preset, pieces)
     every = sorted({float(price) for curve in curves.values() for price in curve.settings})
     columns = [Column(name, _points(curve, every), "s") for name, curve in curves.items()]
     return Table("prices", "", [Column("lambda", every, "g"), *columns])
@@ -172,9 +171,9 @@ def reproduced(task: Task, found: Mapping[str, Results]) -> Table:
         if ours in dials
     }
     if "paper" in found:
-        pieces = list(found["paper"].found(Prices, "prices", "ftq").values())
+        pieces = list(found["paper"].each("prices", prices_of, "ftq").values())
         if pieces:
-            pairs["FTQ(lambda)"] = published_curve(task.figure, "FTQ"), price_curve("", pieces)
+            pairs["FTQ(lambda)"] = published_curve(task.figure, "FTQ"), curve_of("", pieces)
     return agreement(pairs)
 
 
@@ -196,7 +195,7 @@ def machines(found: Mapping[str, Results]) -> Table:
 
 
 def _machines(results: Results) -> list[str]:
-    return sorted({_machine(part.machine) for part in results.parts if part.is_finished})
+    return sorted({_machine(part.machine) for part in results.parts if part.seconds is not None})
 
 
 def _machine(machine: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from record_tables import TABLES, Record
 
-from bmdp.report.tables import Cell, Column, Table
+from bmdp.report.section import Cell, Column, Table
 
 ROOT = Path(__file__).parents[1]
 PLACE = re.compile(r"<!-- (records|[\w.-]+: \w+) -->\n(?:(?!<!--).)*<!-- end -->", re.DOTALL)
@@ -28,10 +28,9 @@ PLACE = re.compile(r"<!-- (records|[\w.-]+: \w+) -->\n(?:(?!<!--).)*<!-- end -->
 
 def markdown(table: Table) -> str:
     """Returns a table in Markdown, below its title, if it has one."""
-    shown = table.shown()
-    head, *rows = (f"| {' | '.join(line)} |" for line in (shown.columns, *shown.rows))
-    title = [shown.title, ""] if shown.title else []
-    return "\n".join([*title, head, "|---" * len(shown.columns) + "|", *rows])
+    head, *rows = (f"| {' | '.join(line)} |" for line in (table.heads, *table.rows))
+    title = [table.title, ""] if table.title else []
+    return "\n".join([*title, head, "|---" * len(table.heads) + "|", *rows])
 
 
 def machines(records: Mapping[str, Record]) -> Table:

@@ -16,17 +16,22 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bmdp.experiments.parts.counter_examples import expansions, rising_expansions, two_branches
-from bmdp.experiments.parts.random_models import (
+import numpy as np
+
+from bmdp.paper.theory import (
     GAMMA,
     KINDS,
     N_ACTIONS,
     N_STATES,
+    branch_frontiers,
+    expansion_figure,
+    expansions,
     gap,
+    gap_figure,
+    rising_expansions,
     solve,
     summary,
 )
-from bmdp.report.theory import expansion_figure, gap_figure
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -45,17 +50,24 @@ def main(arguments: list[str] | None = None) -> None:
         ]
         for kind, (n_successors, finer) in KINDS.items()
     }
+    branches = branch_frontiers()["rewards"]
     record: dict[str, Any] = {
         "settings": {"states": N_STATES, "actions": N_ACTIONS, "gamma": GAMMA},
         "summary": {name: summary(found) for name, found in rows.items()},
-        "two_branches": two_branches(),
+        "two_branches": {
+            way: branches[way] for way in ("operator", "allocation", "linear_program")
+        },
         "expansion": expansions(),
         "rising": rising_expansions(n_rounds=100),
         "rows": rows,
     }
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "theory.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    gap_figure(rows).savefig(options.out / "gap.png", dpi=150)
+    shares = {
+        kind: np.array([row["share"] for row in found], float).ravel()
+        for kind, found in rows.items()
+    }
+    gap_figure(shares).savefig(options.out / "gap.png", dpi=150)
     expansion_figure(record["expansion"]).savefig(options.out / "expansion.png", dpi=150)
     for name, numbers in record["summary"].items():
         print(name, *(f"{key}={value:.4g}" for key, value in numbers.items()))

@@ -16,9 +16,8 @@ import bmdp
 from bmdp.arrays import FloatArray
 from bmdp.exact import FiniteBMDP, Solution, budgeted_value_iteration, solve_cmdp
 from bmdp.exact.textbook import branches
-from bmdp.experiments.parts.counter_examples import drawn_pairs, expansions, rising_expansions
-from bmdp.experiments.parts.random_models import GAMMA, carried_policy
 from bmdp.frontier import Frontier, Mixture
+from bmdp.paper.theory import GAMMA, carried_policy, drawn_pairs, expansions, rising_expansions
 from bmdp.policies import HullPolicy, TabularQ
 
 ACTIONS = ("wait", "leave soon", "leave at once")

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from theory_numbers import ACTIONS, BUDGETS, N_CROSSINGS
 
-from bmdp.experiments.parts.random_models import GAMMA
+from bmdp.paper.theory import GAMMA
 from bmdp.report.drawing import (
     BLACK,
     BLUE,

@@ -206,12 +206,7 @@ BRANCHES = {
     "frontiers": {
         "linear_program": {"costs": [0.0, 0.5, 1.0], "rewards": [0.0, 5.0, 5.5]},
         "operator": {"costs": [0.0, 1.0], "rewards": [0.0, 5.5]},
-        "anew": {
-            **{"budgets": [0.0, 1.0], "costs": [0.0, 1.0], "rewards": [0.0, 5.4]},
-            **{"reward_low": [0.0, 5.0], "reward_high": [0.0, 5.8]},
-        },
     },
-    "n_episodes": 100,
 }
 PAIR = {
     **{"name": "steep", "size": 0.2, "budget": 0.2, "distance": 0.2, "image_distance": 1.0},
@@ -351,7 +346,7 @@ PICTURES = {
     "corridors-exploration": ("trade-off", "asked", "trajectories", "ways", "hull", "rounds"),
     "slot-filling": ("trade-off", "asked", "calibration", "hull"),
     "driving": ("trade-off", "asked", "calibration", "drives", "hull"),
-    "theory": ("branches", "gaps", "pairs", "expansion"),
+    "theory": ("gaps", "branches", "pairs", "expansion"),
     "calibration": ("multiplier", "rules", "dials", "promises"),
     "comparison": ("corridors-scores", "corridors-trade-off"),
 }

@@ -7,22 +7,27 @@ import pytest
 
 import bmdp
 from bmdp import storage
-from bmdp.experiments.experiment import Work
-from bmdp.experiments.parts.traces import started, task_of
 from bmdp.frontier import upper_frontier
 from bmdp.learn.spec import plain
+from bmdp.paper.runner import Work
+from bmdp.paper.scenes import first_state, task_of
 from bmdp.policies import MultiplierPolicy
 from training import Killed
 
 
 def done(experiment, folder, seed=3):
     """Does all of an experiment at its smallest size for one seed; returns where."""
-    settings = experiment.presets["smoke"]
-    for name, part in experiment.common.items():
-        part(settings, Work(folder / name, 0, "cpu"))
-    for name, part in experiment.parts.items():
-        part(settings, Work(place(folder, name, seed), seed, "cpu"))
+    settings = experiment.SETTINGS["smoke"]
+    for name in experiment.COMMON:
+        experiment.run(settings, Work(folder / name, 0, "cpu", name))
+    for name in experiment.PARTS:
+        experiment.run(settings, work(folder, name, seed))
     return folder
+
+
+def work(folder, part, seed=3):
+    """A part of a seed in its place."""
+    return Work(place(folder, part, seed), seed, "cpu", part)
 
 
 def place(folder, part, seed=3):
@@ -43,7 +48,7 @@ def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
 
     `folder` is where nothing interrupted it.
     """
-    settings, work = experiment.presets["smoke"], Work(place(tmp_path, part), 3, "cpu")
+    settings, again = experiment.SETTINGS["smoke"], work(tmp_path, part)
     left = [n_writes]
     to_disk = storage.to_disk
 
@@ -56,9 +61,9 @@ def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
     with monkeypatch.context() as patch:
         patch.setattr(storage, "to_disk", killing)
         with pytest.raises(Killed):
-            experiment.parts[part](settings, work)
-    experiment.parts[part](settings, work)
-    assert pieces(work.folder) == pieces(place(folder, part))
+            experiment.run(settings, again)
+    experiment.run(settings, again)
+    assert pieces(again.folder) == pieces(place(folder, part))
 
 
 def check_plain(settings):
@@ -103,8 +108,8 @@ def check_executions(found, policy, env, testing, seed):
 
 def first_points(policy, env, seed):
     """What a policy expects at the first state of the first episode."""
-    task = task_of(env)
-    return policy.at_step(0).points(task.observe(started(task, 1, seed).state))
+    task = task_of(env.spec())
+    return policy.at_step(0).points(first_state(task, seed)[None])
 
 
 def check_frontier(found, points):

@@ -4,25 +4,31 @@ import numpy as np
 import pytest
 
 import bmdp
+import folders
 from bmdp.evaluation import calibration as calibration_module
 from bmdp.evaluation import evaluate, measure_portfolio
-from bmdp.experiments.catalog.calibration import EXPERIMENT
-from bmdp.experiments.experiment import Work
-from bmdp.experiments.parts import certificates as certificates_module
-from bmdp.experiments.parts import line_search as search_module
-from bmdp.experiments.parts.certificates import allowed_broken, certificates, hazard, promise
-from bmdp.experiments.parts.measuring import other_seed
-from bmdp.experiments.parts.training import fitted_prices
+from bmdp.paper import calibration as experiment
+from bmdp.paper.calibration import (
+    allowed_broken,
+    certificates,
+    hazard,
+    line_search,
+    promise,
+    promises_figure,
+    promises_of,
+)
+from bmdp.paper.measuring import other_seed
+from bmdp.paper.training import fitted_prices
 from bmdp.policies import Portfolio, RandomBudgetedPolicy
-from pieces import check_evaluation, check_killed, done, piece, pieces, place
+from pieces import check_evaluation, check_killed, done, piece, pieces, place, work
 
-SMOKE = EXPERIMENT.presets["smoke"]
+SMOKE = experiment.SETTINGS["smoke"]
 HOW = {"confidence": 0.95, "n_episodes": 150}
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return done(EXPERIMENT, tmp_path_factory.mktemp("calibration"))
+    return done(experiment, tmp_path_factory.mktemp("calibration"))
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +123,7 @@ def test_the_curve_is_what_each_price_costs(folder, rules):
         SMOKE.priced.learner,
         SMOKE.priced.prices,
         None,  # it is learned already
-        Work(place(folder, ""), 3, "cpu"),
+        work(folder, ""),
         place(folder, "") / "learning",
     )
     how = {"n_episodes": SMOKE.n_curve, "seed": other_seed(3, "calibration/curve")}
@@ -165,7 +171,7 @@ def test_rules_choose_by_what_they_were_told_and_get_what_is_true():
     by_deviation = replace(by_mean, costs=np.array([0.2, 0.6, 0.95]))
     test = {"prices": [0.0, 10.0, 20.0], "cost_mean": [0.8, 0.5, 0.0], "reward_mean": [7, 4, 2]}
     test |= {"cost_low": [0.7, 0.4, 0.0], "cost_high": [0.9, 0.6, 0.1]}
-    found = search_module.line_search(by_mean, by_deviation, test, [0.0, 0.25, 0.5, 1.0])["rules"]
+    found = line_search(by_mean, by_deviation, test, [0.0, 0.25, 0.5, 1.0])["rules"]
     assert found["mean"]["cost"] == [0.9, 0.4, 0.1]
     assert found["mean"]["price"] == [20, 20, 10, 0]
     assert found["mean"]["infeasible"] == [True, False, False, False]
@@ -212,24 +218,34 @@ def test_what_is_lost_is_made_again_and_nothing_else(folder, monkeypatch):
     where = place(folder, "")
     before, records = pieces(where), (where / "records.jsonl").read_text()
     (where / "rules.json").unlink()
-    EXPERIMENT.parts[""](SMOKE, Work(where, 3, "cpu"))
+    experiment.run(SMOKE, work(folder, ""))
     assert pieces(where) == before
     assert (where / "records.jsonl").read_text() == records
-    monkeypatch.setattr(search_module, "line_search", None)
-    monkeypatch.setattr(certificates_module, "calibrate", None)
-    for part in EXPERIMENT.parts:
-        EXPERIMENT.parts[part](SMOKE, Work(place(folder, part), 3, "cpu"))
+    for name in ("line_search", "calibrate", "certificates"):
+        monkeypatch.setattr(experiment, name, None)
+    for part in experiment.PARTS:
+        experiment.run(SMOKE, work(folder, part))
 
 
 @pytest.mark.parametrize("n_writes", [3, 40])
 def test_a_part_that_is_killed_finds_the_same(folder, tmp_path, monkeypatch, n_writes):
-    check_killed(EXPERIMENT, "dial", folder, tmp_path, monkeypatch, n_writes)
+    check_killed(experiment, "dial", folder, tmp_path, monkeypatch, n_writes)
 
 
 def test_the_paper_is_learned_with_its_networks():
-    paper, best = EXPERIMENT.presets["paper"], EXPERIMENT.presets["best"]
+    paper, best = experiment.SETTINGS["paper"], experiment.SETTINGS["best"]
     assert type(paper.priced.learner).__name__ == "FTQConfig"
     assert paper.priced.prices == (0, 15, 20, 25, 30, 35, 40, 60)
     assert paper.priced.exploring.exploration == paper.budgeted.exploration
     assert paper.calibrations == best.calibrations == 400
     assert replace(best, n_seeds=0) != replace(paper, n_seeds=0)
+
+
+def test_promises_that_are_broken_are_right_of_zero_and_marked():
+    found = promises_of(folders.certificates())
+    axes = promises_figure({kind: one.excess for kind, one in found.items()}).axes[0]
+    crosses = [line.get_xdata() for line in axes.get_lines() if line.get_marker() == "X"]
+    dots = [line.get_xdata() for line in axes.get_lines() if line.get_marker() == "o"]
+    assert np.concatenate(crosses) == pytest.approx([0.05])
+    assert np.concatenate(dots) == pytest.approx([-0.1] * 5)
+    assert [label.get_text() for label in axes.get_yticklabels()][2] == "means instead of bounds"

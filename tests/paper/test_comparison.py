@@ -5,30 +5,34 @@ import numpy as np
 import pytest
 
 import bmdp
-from bmdp import ConfigError, StoreError
+import folders
+from bmdp import ConfigError
 from bmdp.envs import ScriptedPolicy, TrueFrontier, corridors, slot_filling
 from bmdp.evaluation import evaluate
-from bmdp.experiments.catalog.comparison import EXPERIMENT
-from bmdp.experiments.experiment import Work
-from bmdp.experiments.parts import comparing, rivals
-from bmdp.experiments.parts.comparing import (
+from bmdp.frontier import Frontier
+from bmdp.learn import EnvConfig, Iterations
+from bmdp.paper import comparison as experiment
+from bmdp.paper import rivals
+from bmdp.paper.comparison import (
     TASKS,
     Measuring,
     lesson_of,
+    measured_of,
     method_piece,
+    method_row,
+    methods_figure,
+    move_errors,
+    moves,
     spec_of,
     task_truth,
 )
-from bmdp.experiments.parts.comparison_summary import COLUMNS, cells, method_rows
-from bmdp.experiments.parts.measuring import evaluation_of, other_seed
-from bmdp.experiments.parts.moved_dial import move_errors, moves
-from bmdp.experiments.parts.rivals import METHODS, WITH_NETWORKS
-from bmdp.frontier import Frontier
-from bmdp.learn import EnvConfig, Iterations
-from pieces import check_evaluation, piece, pieces, place
+from bmdp.paper.measuring import other_seed
+from bmdp.paper.rivals import METHODS, WITH_NETWORKS
+from bmdp.paper.runner import Work
+from pieces import check_evaluation, piece, pieces, place, work
 from problems import by_hand
 
-SMOKE = EXPERIMENT.presets["smoke"]
+SMOKE = experiment.SETTINGS["smoke"]
 TINY = replace(
     SMOKE,
     tasks=("slot-filling",),
@@ -42,16 +46,15 @@ SEED = other_seed(3, "comparison/test")
 def folder(tmp_path_factory):
     """All methods but networks, on one task."""
     where = tmp_path_factory.mktemp("comparison")
-    EXPERIMENT.common["truth"](TINY, Work(where / "truth", 0, "cpu"))
-    for name, part in EXPERIMENT.parts.items():
-        part(TINY, Work(place(where, name), 3, "cpu"))
+    experiment.run(TINY, Work(where / "truth", 0, "cpu", "truth"))
+    for name in experiment.PARTS:
+        experiment.run(TINY, work(where, name))
     return where
 
 
 @pytest.fixture(scope="session")
 def lesson(folder):
-    work = Work(place(folder, "slot-filling"), 3, "cpu")
-    return lesson_of("slot-filling", TINY.changes, work)
+    return lesson_of("slot-filling", TINY.changes, work(folder, "slot-filling"))
 
 
 def method(folder, name):
@@ -138,7 +141,7 @@ def test_a_method_that_cannot_be_calibrated_says_why(lesson, monkeypatch):
     def refuse(*arguments, **settings):
         raise ConfigError("cost_range must be given.")
 
-    monkeypatch.setattr(comparing, "calibrate", refuse)
+    monkeypatch.setattr(experiment, "calibrate", refuse)
     how = Measuring(10, 10, resolution=5, n_budgets=2)
     found = method_piece("scripted", lesson, how)
     assert found["calibrated"] == {"error": "cost_range must be given."}
@@ -154,7 +157,7 @@ def test_what_is_lost_is_made_again_and_nothing_else(folder, monkeypatch):
     for name in METHODS:
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], learn=None))
     monkeypatch.setitem(METHODS, "coin", learn)
-    EXPERIMENT.parts["slot-filling"](TINY, Work(where, 3, "cpu"))
+    experiment.run(TINY, work(folder, "slot-filling"))
     after = pieces(where)
     assert (where / "records.jsonl").read_text() == records
     one, other = (json.loads(found.pop("method-coin.json")) for found in (before, after))
@@ -167,17 +170,17 @@ def test_tasks_and_methods_that_are_not_asked_for_are_not_done(folder, tmp_path)
     assert sorted(p.name for p in folder.iterdir()) == ["slot-filling", "truth"]
     assert [p.name for p in (folder / "truth").iterdir()] == ["truth-slot-filling.json"]
     assert METHODS["scripted"].tasks == ("corridors", "slot-filling")
-    assert "routes-4" in EXPERIMENT.parts
+    assert "routes-4" in experiment.PARTS
 
 
 def test_every_task_and_preset_has_settings_that_exist():
-    for settings in EXPERIMENT.presets.values():
+    for settings in experiment.SETTINGS.values():
         for task in settings.tasks:
             assert spec_of(TASKS[task], settings.changes).exploration.rounds > 0
         assert set(settings.methods) <= set(METHODS)
     assert spec_of(TASKS["routes-4"]).env.settings == {"observe_time": True, "routes": 4}
-    assert set(EXPERIMENT.presets["paper"].methods) == set(METHODS)
-    assert not set(EXPERIMENT.presets["quick"].methods) & set(WITH_NETWORKS)
+    assert set(experiment.SETTINGS["paper"].methods) == set(METHODS)
+    assert not set(experiment.SETTINGS["quick"].methods) & set(WITH_NETWORKS)
 
 
 def test_true_frontiers_are_those_of_the_tasks(folder, monkeypatch):
@@ -261,10 +264,14 @@ def hand_made(rewards, costs, seed=0, calibrated=None, budgets=(0.0, 0.5, 1.0)):
 TRUTH = Frontier(np.array([0.0, 1.0]), np.array([10.0, 20.0]))
 
 
+def row_of(pieces):
+    return method_row([measured_of(piece) for piece in pieces], TRUTH)
+
+
 def test_rows_have_means_intervals_and_the_worst_of_seeds():
     first = hand_made([10, 15, 20], [0.0, 0.5, 1.0])  # the optimum
     second = hand_made([5, 6, 10], [0.0, 0.7, 0.9], seed=1)  # scores 0.5, 6/17, 0.5
-    (row,) = method_rows({"some": [first, second]}, TRUTH)
+    row = row_of([first, second])
     scores = [1.0, (0.5 + 6 / 17 + 0.5) / 3]
     assert row.scores == pytest.approx(scores)
     assert (row.score, row.score_deviation) == pytest.approx(
@@ -281,10 +288,9 @@ def test_rows_have_means_intervals_and_the_worst_of_seeds():
 
 
 def test_a_single_seed_has_no_interval():
-    (row,) = method_rows({"some": [hand_made([10, 15, 20], [0.0, 0.5, 1.0])]}, TRUTH)
+    row = row_of([hand_made([10, 15, 20], [0.0, 0.5, 1.0])])
     assert (row.score_low, row.score_high, row.score_deviation) == (None, None, None)
-    assert cells(row) == ("some", "1", "1.000", "-", "0.000", "0.000", "-", "10", "2", *"---")
-    assert len(cells(row)) == len(COLUMNS)
+    assert (row.score, row.worst_overshoot, row.dial_error) == (1.0, 0.0, 0.0)
 
 
 def test_calibrated_policies_count_from_the_smallest_certified_budget_on():
@@ -294,21 +300,31 @@ def test_calibrated_policies_count_from_the_smallest_certified_budget_on():
     found = [hand_made(*before, seed=i, calibrated=c) for i, c in enumerate((kept, unfit))]
     found.append(hand_made(*before, seed=2, calibrated={"error": "no range"}))
     found.append(hand_made(*before, seed=3, calibrated=kept | {"from": 0.4, "costs": [0, 0.55, 1]}))
-    (row,) = method_rows({"some": found}, TRUTH)
+    row = row_of(found)
     after = row.calibrated
     assert after.smallest_budget == pytest.approx((0.2 + 0.4) / 2)
     assert after.score == pytest.approx(((9 / 15 + 1) / 2 + (9 / 15.5 + 1) / 2) / 2)
     assert after.score_before == pytest.approx((8 / 16 + 10 / 20) / 2)
     assert (after.overshoot_before, after.overshoot) == pytest.approx((0.1, 0.05))
-    assert cells(row)[-3:] == ("0.300", "0.500 to 0.795", "0.100 to 0.050")
 
 
 def test_every_method_has_a_row(folder):
-    rows = method_rows({name: [method(folder, name)] for name in TINY.methods}, TRUTH)
+    rows = [row_of([method(folder, name)]) for name in TINY.methods]
     assert [row.method for row in rows] == [METHODS[name].title for name in TINY.methods]
     assert all(row.seeds == (3,) for row in rows)
 
 
-def test_an_evaluation_that_is_not_whole_is_refused():
-    with pytest.raises(StoreError, match="an evaluation has no 'reward_mean'"):
-        evaluation_of({"budgets": [0.0]})
+def test_methods_have_their_scores_and_worst_overshoots():
+    rows = [
+        row_of([folders.method("BFTQ", seed, 9.0 + seed) for seed in (0, 1)]),
+        row_of([folders.method("coin", 0, 5.0)]),
+    ]
+    left, right = methods_figure(rows).axes
+    seeds = [line.get_xdata() for line in left.get_lines() if line.get_marker() == "o"]
+    by_hand = [np.mean([r / 10, r / 15, r / 20]) for r in (9.0, 10.0, 5.0)]
+    assert np.concatenate(seeds) == pytest.approx(by_hand)
+    spans = [np.ptp(line.get_xdata()) for line in left.get_lines() if line.get_alpha() == 0.6]
+    assert spans == pytest.approx([2 * folders.student_half(by_hand[:2])])
+    worst = [line.get_xdata()[0] for line in right.get_lines() if line.get_marker() == "s"]
+    assert worst == pytest.approx([0, 0])
+    assert [label.get_text() for label in left.get_yticklabels()] == ["BFTQ", "coin"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import folders
-from bmdp.experiments.parts import comparing, rivals
-from bmdp.report.tables import NOTHING
+from bmdp.paper import comparison, rivals
+from bmdp.report.section import NOTHING
 
 SEEDS = (0, 1, 2)
 BUDGETS = np.array(folders.BUDGETS)
@@ -223,7 +223,7 @@ def test_a_page_without_a_place_is_refused(tmp_path):
 
 
 def test_every_task_and_method_has_a_name():
-    assert set(made.TASKS) == set(comparing.TASKS)
+    assert set(made.TASKS) == set(comparison.TASKS)
     assert [name for name in made.METHODS if name in rivals.METHODS] == list(rivals.METHODS)
 
 

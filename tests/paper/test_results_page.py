@@ -9,9 +9,8 @@ import reproduction_tables as shown
 from tables import rewritten
 
 import folders
-from bmdp.evaluation import Evaluation
-from bmdp.report.reading import read_results
-from bmdp.report.tables import NOTHING
+from bmdp.paper.results import evaluation_of, read_results
+from bmdp.report.section import NOTHING
 
 ROOT = made.ROOT
 
@@ -33,7 +32,7 @@ def test_a_record_has_what_was_measured(records):
     whole = read_results(records.parent / "best")
     assert (found.experiment, found.preset, found.seeds) == (whole.experiment, "best", whole.seeds)
     for part in ("", "risk-neutral"):
-        ours, theirs = (r.found(Evaluation, "evaluation", part) for r in (found, whole))
+        ours, theirs = (r.each("evaluation", evaluation_of, part) for r in (found, whole))
         assert list(ours) == list(theirs) == [0, 1]
         for seed in ours:
             assert ours[seed].discounted_cost_mean == pytest.approx(
@@ -77,12 +76,10 @@ def test_records_of_other_specs_are_not_joined(changed):
 
 def test_the_summary_is_that_of_each_seed(records):
     results = made.found_of(shown.TASKS["corridors"], records)
-    table = shown.summary(shown.TASKS["corridors"], results).shown()
-    row = dict(
-        zip(table.columns, table.rows[[r[0] for r in table.rows].index("best")], strict=True)
-    )
+    table = shown.summary(shown.TASKS["corridors"], results)
+    row = dict(zip(table.heads, table.rows[[r[0] for r in table.rows].index("best")], strict=True))
     frontier = shown.reference(results)
-    evaluations = results["best"].found(Evaluation, "evaluation").values()
+    evaluations = results["best"].each("evaluation", evaluation_of).values()
     costs = np.array([e.discounted_cost_mean for e in evaluations])
     rewards = np.array([e.discounted_reward_mean for e in evaluations])
     asked = next(iter(evaluations)).budgets
@@ -102,17 +99,17 @@ def test_the_summary_is_that_of_each_seed(records):
 
 def test_what_is_published_stands_beside_it(records):
     results = made.found_of(shown.TASKS["corridors"], records)
-    table = shown.budgets(shown.TASKS["corridors"], results).shown()
-    assert table.rows[0][table.columns.index("published")] == "11.1 at 0.002"
-    assert table.rows[-1][table.columns.index("published")] == "183.8 at 1.081"
-    assert table.rows[1][table.columns.index("best")] == NOTHING  # was not asked
+    table = shown.budgets(shown.TASKS["corridors"], results)
+    assert table.rows[0][table.heads.index("published")] == "11.1 at 0.002"
+    assert table.rows[-1][table.heads.index("published")] == "183.8 at 1.081"
+    assert table.rows[1][table.heads.index("best")] == NOTHING  # was not asked
 
 
 def test_rewards_are_compared_at_the_same_cost(records):
     """Seed s pays and earns 0.1 s more: means are (0.05, 9.05), (0.55, 14.05), (1.05, 19.05)."""
     results = made.found_of(shown.TASKS["corridors"], records)
-    table = shown.costs(shown.TASKS["corridors"], results).shown()
-    column = table.columns.index("best")
+    table = shown.costs(shown.TASKS["corridors"], results)
+    column = table.heads.index("best")
     by_cost = {row[0]: row[column] for row in table.rows}
     assert by_cost["0"] == NOTHING  # it cannot pay so little
     assert by_cost["0.2"] == f"{9.05 + 10 * 0.15:.4g}"
@@ -122,8 +119,8 @@ def test_rewards_are_compared_at_the_same_cost(records):
 def test_the_overview_has_the_share_of_the_best_at_the_same_cost(records):
     """The best is 10 + 10 c at cost c; seeds pay up to 0.05 too much on average."""
     results = made.found_of(shown.TASKS["corridors"], records)
-    table = shown.overview({"corridors": results}).shown()
-    row = dict(zip(table.columns, table.rows[0], strict=True))
+    table = shown.overview({"corridors": results})
+    row = dict(zip(table.heads, table.rows[0], strict=True))
     costs = np.array([0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
     share = np.mean((8.55 + 10 * costs) / (10 + 10 * costs))
     assert row["ours, as many episodes"] == f"{share:.2f}, 0.050"
@@ -143,7 +140,7 @@ def test_a_dial_earns_nothing_at_costs_to_which_it_does_not_come_down(records):
 
 def test_what_was_reproduced_is_compared_with_what_was_published(records):
     task = shown.TASKS["corridors"]
-    table = shown.reproduced(task, made.found_of(task, records)).shown()
+    table = shown.reproduced(task, made.found_of(task, records))
     assert [row[0] for row in table.rows] == ["BFTQ", "BFTQ, risk-neutral"]
     assert {row[1] for row in table.rows} == {"2"}  # budgets 0 and 1 are in both
     cost, reward = (0.05 + 1.05 - 0.00225 - 1.08138) / 2, (9.05 + 19.05 - 11.102 - 183.8) / 2

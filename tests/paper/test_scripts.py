@@ -7,7 +7,7 @@ import pytest
 
 import bmdp
 from bmdp.evaluation import measure_dial
-from bmdp.experiments.parts.measuring import evaluation_of
+from bmdp.paper.results import evaluation_of
 from scripts import script
 
 

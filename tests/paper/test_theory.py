@@ -3,21 +3,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import folders
 from bmdp.exact import solve_cmdp
 from bmdp.exact.textbook import garnet
-from bmdp.experiments.catalog.theory import EXPERIMENT
-from bmdp.experiments.experiment import Work
-from bmdp.experiments.parts import counter_examples
-from bmdp.experiments.parts.random_models import other_ways, solve, summary
+from bmdp.paper import theory as experiment
+from bmdp.paper.runner import Work
+from bmdp.paper.theory import (
+    branches_figure,
+    expansion_figure,
+    gap_figure,
+    other_ways,
+    pairs_figure,
+    solve,
+    summary,
+)
 from pieces import done, piece, pieces, place
 
-SMOKE = EXPERIMENT.presets["smoke"]
+SMOKE = experiment.SETTINGS["smoke"]
 SUCCESSORS = {"random": 3, "deterministic": 1}
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return done(EXPERIMENT, tmp_path_factory.mktemp("theory"))
+    return done(experiment, tmp_path_factory.mktemp("theory"))
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +102,7 @@ def test_budgets_at_which_nothing_can_be_gained_do_not_count():
 
 
 def test_every_seed_has_models_of_its_own(gaps, tmp_path):
-    EXPERIMENT.parts[""](replace(SMOKE, models=1, budgets=5), Work(tmp_path, 7, "cpu"))
+    experiment.run(replace(SMOKE, models=1, budgets=5), Work(tmp_path, 7, "cpu", ""))
     (row,) = piece(tmp_path, "gaps")["kind"]["random"]
     first, second = gaps["kind"]["random"]  # two models of seed 3
     assert (first["seed"], second["seed"], row["seed"]) == (6, 7, 7)
@@ -142,11 +150,49 @@ def test_the_pairs_are_those_of_the_paper_and_of_the_remark(folder):
 
 def test_a_piece_that_is_lost_is_made_again_and_the_others_are_not(tmp_path, monkeypatch):
     tiny = replace(SMOKE, rounds=1)
-    work = Work(tmp_path / "some", 0, "cpu")
-    part = EXPERIMENT.common["counter-examples"]
-    part(tiny, work)
+    work = Work(tmp_path / "some", 0, "cpu", "counter-examples")
+    experiment.run(tiny, work)
     before = pieces(work.folder)
     (work.folder / "pairs.json").unlink()
-    monkeypatch.setattr(counter_examples, "largest_expansion", None)
-    part(tiny, work)
+    monkeypatch.setattr(experiment, "largest_expansion", None)
+    experiment.run(tiny, work)
     assert pieces(work.folder) == before
+
+
+# Figures
+
+
+def test_shares_are_drawn_in_order_for_each_kind_of_model():
+    figure = gap_figure({"random": np.array([0.9, 0.5, np.nan, 0.7])})
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_label() == "random"
+    assert line.get_xdata().tolist() == [0.5, 0.7, 0.9]
+    assert line.get_ydata() == pytest.approx([0, 0.5, 1])
+
+
+def test_expansions_are_drawn_on_logarithmic_axes():
+    figure = expansion_figure([{"size": 0.1, "steep": 10.0}, {"size": 0.01, "steep": 100.0}])
+    axes = figure.axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert list(axes.get_lines()[0].get_ydata()) == [10.0, 100.0]
+
+
+def test_pairs_are_drawn_with_what_is_chosen_of_each():
+    figure = pairs_figure([folders.PAIR, folders.PAIR | {"name": "kinked"}])
+    assert [axes.get_title() for axes in figure.axes] == [
+        "steep: 0.2 apart, images 1",
+        "kinked: 0.2 apart, images 1",
+    ]
+    lines = figure.axes[0].get_lines()
+    drawn = [line.get_xydata().tolist() for line in lines if line.get_label() in ("Q1", "Q2")]
+    assert drawn == [[[0, 0], [0.2, 1]], [[0.2, 0], [0.4, 1]]]
+    chosen = [line.get_xydata().tolist() for line in lines if line.get_markerfacecolor() == "none"]
+    assert chosen == [[[0.2, 1]], [[0.2, 0]]]
+
+
+def test_each_way_is_drawn_on_two_branches():
+    figure = branches_figure(folders.BRANCHES)
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    assert lines["linear program"].get_ydata().tolist() == [0, 5, 5.5]
+    assert lines["the paper's operator T"].get_ydata().tolist() == [0, 5.5]
+    assert "price carried along" not in lines  # it is not there

@@ -12,8 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 import bmdp
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.exact import evaluate_policy, solve_cmdp
-from bmdp.experiments.parts import counter_examples
-from bmdp.experiments.parts.counter_examples import rising_pairs
+from bmdp.paper import theory
+from bmdp.paper.theory import rising_pairs
 from scripts import ROOT, script
 
 PAGE = ROOT / "docs" / "theory-in-pictures.md"
@@ -121,7 +121,7 @@ def test_the_largest_stretch_of_each_slope_is_that_of_12_000_pairs(monkeypatch):
         drawn.extend([lipschitz] * len(pairs[0]))
         return pairs
 
-    monkeypatch.setattr(counter_examples, "rising_pairs", counted)
+    monkeypatch.setattr(theory, "rising_pairs", counted)
     slopes = numbers.stretch().slopes.tolist()
     assert [drawn.count(slope) for slope in slopes] == [12_000] * 5
 

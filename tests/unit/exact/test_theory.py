@@ -7,7 +7,7 @@ from scipy import sparse
 from bmdp.exact import budgeted_value_iteration, cost_range, optimal_frontier, solve_cmdp
 from bmdp.exact.operators import QTables, distance, expectation_operator, optimality_operator
 from bmdp.exact.textbook import decision, forever, garnet, kinked_pair, ladder, steep, steep_pair
-from bmdp.experiments.parts.counter_examples import largest_expansion
+from bmdp.paper.theory import largest_expansion
 from bmdp.policies import HullPolicy, TabularQ
 from oracles.greedy import nested_program
 

@@ -1,1 +1,0 @@
-"""Experiments: what is run, with which settings, and what is kept of it."""

@@ -1,1 +1,0 @@
-"""What the parts of experiments are made of: training, measuring, and the pieces they keep."""

@@ -1,0 +1,204 @@
+"""Training as a part of an experiment: begun, or gone on with where a kill left it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from bmdp.data import TransitionBatch
+from bmdp.errors import ConfigError, StoreError
+from bmdp.learn.fit import Iterations, torch_device
+from bmdp.learn.learners import (
+    FTQ,
+    BFTQConfig,
+    FTQConfig,
+    LagrangianConfig,
+    LagrangianFTQ,
+    Learner,
+    of_kind,
+)
+from bmdp.learn.runs import (
+    POLICY,
+    FitKeeper,
+    RunFolder,
+    discard,
+    resume,
+    save_policy,
+    spec_of,
+    train,
+    train_from_data,
+)
+from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
+from bmdp.models import EncoderNet, FrontierNet, Regressor
+from bmdp.models.regressor import placed
+from bmdp.paper.runner import Work
+from bmdp.policies.policy import BudgetedPolicy, load_policy
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
+from bmdp.storage import SPEC
+
+AnyPolicy = TypeVar("AnyPolicy", bound=BudgetedPolicy)
+
+_FIT = "fit"
+_N_ITERATIONS = 10  # of fitted Q-iteration without regard to costs
+
+
+def trained(spec: TrainingSpec, work: Work, folder: Path | None = None) -> Any:
+    """Explores and learns in a folder, that of the work if none is given, or goes on with that.
+
+    Raises:
+        StoreError: if the folder holds a run of other settings, or something else.
+    """
+    place = folder or work.folder
+    if not _is_begun(place, spec, work):
+        return train(spec, place, seed=work.seed, device=work.device)
+    return resume(place)
+
+
+def trained_from(batch: TransitionBatch, learner: Learner, work: Work, folder: Path) -> Any:
+    """Learns from a log, or goes on with that.
+
+    Raises:
+        StoreError: if the folder holds a run of other settings, or something else.
+    """
+    if _is_begun(folder, TrainingSpec(None, learner, None), work):
+        if RunFolder(folder).batch(0) is not None:
+            return resume(folder)
+        discard(folder)  # it was killed before it had its data
+    return train_from_data(batch, learner, folder, seed=work.seed, device=work.device)
+
+
+def _is_begun(folder: Path, spec: TrainingSpec, work: Work) -> bool:
+    """Whether there is such a run; an empty folder is none, and is taken away."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    if not (folder / SPEC).exists():
+        return False
+    run = RunFolder(folder)
+    if spec_of(run) != spec or run.header.get("seed") != work.seed:
+        raise StoreError(f"{folder} holds a run of other settings: choose another folder.")
+    return True
+
+
+def explored(spec: TrainingSpec) -> tuple[EnvConfig, Exploration]:
+    """Returns where a spec explores, and how.
+
+    Raises:
+        ConfigError: if it learns from a log.
+    """
+    if spec.env is None or spec.exploration is None:
+        raise ConfigError("TrainingSpec needs env and exploration to explore.")
+    return spec.env, spec.exploration
+
+
+def changed(
+    spec: TrainingSpec, learner: Mapping[str, Any], exploration: Mapping[str, Any]
+) -> TrainingSpec:
+    """Returns settings with some of the learner and of the exploration changed."""
+    _, how = explored(spec)
+    return replace(
+        spec, learner=replace(spec.learner, **learner), exploration=replace(how, **exploration)
+    )
+
+
+def rounds_of(folder: Path) -> list[TransitionBatch]:
+    """Returns the episodes of each round of a run."""
+    run, found = RunFolder(folder), list[TransitionBatch]()
+    while (batch := run.batch(len(found))) is not None:
+        found.append(batch)
+    return found
+
+
+def fitted(
+    learner: FTQ | LagrangianFTQ, batch: TransitionBatch, work: Work, folder: Path
+) -> BudgetedPolicy:
+    """Returns the policy of a folder, or learns and keeps it; a kill loses one iteration at most.
+
+    What it is learned from is not kept.
+    """
+    place, keeper = folder / POLICY, FitKeeper(folder / _FIT)
+    if not place.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        policy = learner.fit(batch, seed=work.seed, device=work.device, keeper=keeper)
+        save_policy(policy, place)
+    keeper.discard()
+    return load_policy(place)
+
+
+def fitted_prices(
+    learner: FTQConfig | LagrangianConfig,
+    prices: Sequence[float],
+    batch: TransitionBatch,
+    work: Work,
+    folder: Path,
+) -> Portfolio:
+    """Learns a policy for each price of a unit of cost from the same log, or goes on with that.
+
+    Args:
+        learner: of one price at a time, as in the paper, or of all of them at once.
+        prices: in rewards.
+        batch: the log.
+        work: whose seed and device are taken.
+        folder: of what is learned.
+
+    Returns:
+        A portfolio with a member for each price, by falling price. What they cost and earn is what
+        they are thought to; nothing, if each was learned by itself.
+    """
+    if isinstance(learner, LagrangianConfig):
+        several = LagrangianFTQ(replace(learner, prices=tuple(prices), plays="mixture"))
+        return cast(Portfolio, fitted(several, batch, work, folder))
+    falling = sorted(map(float, prices), reverse=True)
+    policies = tuple(
+        fitted(FTQ(replace(learner, price=price)), batch, work, folder / f"price-{price:g}")
+        for price in falling
+    )
+    members, nothing = np.arange(len(falling)), np.zeros(len(falling))
+    return Portfolio(policies, members, nothing, nothing, nothing)
+
+
+def carried_price(learned: Portfolio, learner: LagrangianConfig) -> MultiplierPolicy:
+    """Returns the policy that carries a price, of prices that were learned at once."""
+    (dial,) = learned.policies
+    return MultiplierPolicy(cast(PriceDial, dial), *learner.budget_range)
+
+
+def playable(policy: AnyPolicy, device: str) -> AnyPolicy:
+    """Returns the policy with what it has learned on a device."""
+    if torch_device(device).type == "cpu":
+        return policy
+    return cast(AnyPolicy, placed(policy, device))
+
+
+def risk_neutral(spec: TrainingSpec) -> TrainingSpec:
+    """Returns the same exploration without regard to costs, by fitted Q-iteration as in the paper.
+
+    One model is fitted again and again, whatever the schedule of the budgeted learner.
+    """
+    budgeted, (env, how) = spec.learner, explored(spec)
+    by_iterations = isinstance(budgeted.schedule, Iterations)
+    learner = FTQConfig(
+        gamma=budgeted.gamma,
+        model=_without_budgets(budgeted.model),
+        schedule=budgeted.schedule if by_iterations else Iterations(_N_ITERATIONS, settled=0.0),
+        ensemble=1,
+    )
+    plain = Exploration(how.rounds, how.episodes, how.decay, how.floor, how.hold)
+    return TrainingSpec(env, learner, plain)
+
+
+def all_prices(learner: BFTQConfig) -> LagrangianConfig:
+    """Returns settings for all prices at once, with those of budgets that they share."""
+    without = replace(learner, model=_without_budgets(learner.model))
+    return cast(LagrangianConfig, of_kind(without, LagrangianConfig))
+
+
+def _without_budgets(model: Regressor) -> Regressor:
+    """The same model, but one that is not told of budgets."""
+    if isinstance(model, EncoderNet):
+        return FrontierNet(model.hidden, "free", regression=model.regression)
+    return model

@@ -1,0 +1,182 @@
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+
+import bmdp
+from bmdp.envs import ScriptedPolicy
+from bmdp.evaluation import measure_portfolio
+from bmdp.envs.episodes import environment_seeds
+from bmdp.paper import driving as experiment
+from bmdp.paper.measuring import other_seed
+from bmdp.paper.runner import Work
+from pieces import (
+    check_carried_price,
+    check_evaluation,
+    check_executions,
+    check_hull,
+    check_killed,
+    check_plain,
+    done,
+    piece,
+    place,
+)
+
+SMOKE = experiment.SETTINGS["smoke"]
+TESTING, ENV = SMOKE.testing, SMOKE.budgeted.env
+LAMBDAS = [0, 1, 2, 3, 4, 6, 8, 10, 15, 20]  # of the paper
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return done(experiment, tmp_path_factory.mktemp("driving"))
+
+
+@pytest.fixture(scope="session")
+def policy(folder):
+    return bmdp.load_policy(place(folder, ""))
+
+
+def roads():
+    """An environment with the seeds of the drives that are shown."""
+    env = gymnasium.make(ENV.spec(), disable_env_checker=True)
+    return env, environment_seeds(3, range(TESTING.n_shown))
+
+
+def test_the_evaluation_is_that_of_the_policy_of_the_run(folder, policy):
+    found = piece(place(folder, ""), "evaluation")
+    check_evaluation(found, policy, ENV, TESTING.budgets, TESTING.n_episodes, 3)
+    assert found["gamma"] == 0.9
+
+
+def test_executions_have_all_that_a_dial_needs(folder, policy):
+    found = piece(place(folder, ""), "executions")
+    check_executions(found, policy, ENV, TESTING, 3)
+    assert found["gamma"] == 0.9
+    assert {"lane_width": 4.0, "n_lanes": 2, "length": 800.0}.items() <= found["layout"].items()
+    assert found["episodes"][0] != found["episodes"][-1]
+
+
+def test_the_hull_and_the_frontier_are_those_of_the_first_drive(folder, policy):
+    env, seeds = roads()
+    state, _ = env.reset(seed=seeds[0])
+    hull = piece(place(folder, ""), "hull")
+    check_hull(hull, policy, state, 5)
+    shown = piece(place(folder, ""), "executions")["frontier"]
+    assert shown["costs"] == pytest.approx(hull["frontier"]["costs"], abs=1e-4)
+
+
+def test_drives_are_what_the_environment_has_for_the_same_actions(folder):
+    env, seeds = roads()
+    for of_budget in piece(place(folder, ""), "executions")["episodes"]:
+        for seed, drive in zip(seeds, of_budget, strict=True):
+            env.reset(seed=seed)
+            roads_seen = [env.unwrapped._episodes.state]
+            for action, reward, cost in zip(
+                drive["action"], drive["reward"], drive["cost"], strict=True
+            ):
+                _, earned, ended, _, info = env.step(action)
+                assert (reward, cost) == pytest.approx((earned, info["cost"]), abs=1e-4)
+                roads_seen.append(env.unwrapped._episodes.state)
+            assert ended
+            n_frames = 5 * len(drive["action"]) + 1
+            assert drive["dt"] == pytest.approx(0.2)
+            assert len(drive["budget"]) == len(drive["action"]) + 1
+            assert [car["ego"] for car in drive["cars"]] == [True] + [False] * 5
+            for number, car in enumerate(drive["cars"]):
+                for name in ("x", "y", "heading"):
+                    assert len(car[name]) == n_frames
+                    expected = [getattr(road, name)[0, number] for road in roads_seen]
+                    assert car[name][::5] == pytest.approx(expected, abs=0.0051)
+                crashed = [int(road.crashed[0, number]) for road in roads_seen]
+                assert car.get("crashed", [0] * n_frames)[::5] == crashed
+
+
+def test_the_first_frames_are_the_same_at_all_budgets(folder):
+    shown = piece(place(folder, ""), "executions")["episodes"]
+    for k in range(TESTING.n_shown):
+        firsts = {tuple(car["x"][0] for car in of_budget[k]["cars"]) for of_budget in shown}
+        assert len(firsts) == 1
+    assert shown[0][0]["cars"][1]["x"][0] != shown[0][1]["cars"][1]["x"][0]
+
+
+def test_prices_are_measured_with_the_discount(folder):
+    found = piece(place(folder, "ftq"), "prices")
+    assert found["prices"] == [*LAMBDAS, 30, 50]
+    assert found["gamma"] == 0.9
+    mixture, seed = bmdp.load_policy(place(folder, "ftq") / "policy"), other_seed(3, "prices")
+    measured = measure_portfolio(mixture, ENV.spec(), n_episodes=TESTING.n_episodes, seed=seed)
+    assert found["cost_mean"] == measured.costs[::-1].tolist()
+    assert found["reward_mean"] == measured.rewards[::-1].tolist()
+    evaluated = piece(place(folder, "ftq"), "evaluation")
+    check_evaluation(evaluated, mixture, ENV, TESTING.budgets, TESTING.n_episodes, 3)
+
+
+def test_a_carried_price_is_played_by_what_was_learned(folder):
+    check_carried_price(folder, ENV, TESTING)
+
+
+def test_scripts_are_measured(folder):
+    found = piece(folder / "scripts", "scripts")
+    assert found["names"] == ["idle", "slow", "less-slow", "overtake"]
+    for i, name in enumerate(found["names"]):
+        expected = bmdp.evaluate(
+            ScriptedPolicy(f"two-way/{name}"),
+            "two-way",
+            budgets=[0.0],
+            n_episodes=TESTING.n_episodes,
+            seed=0,
+        )
+        for column in ("cost_mean", "reward_mean", "discounted_cost_mean", "discounted_reward_low"):
+            assert found[column][i] == getattr(expected, column)[0]
+
+
+def test_scripts_drive_on_the_road_of_the_preset(tmp_path):
+    text = {"crash_cost": 0.0, "observation": "time-to-collision"}
+    env = replace(ENV, settings={**ENV.settings, **text})
+    settings = replace(SMOKE, budgeted=replace(SMOKE.budgeted, env=env))
+    experiment.run(settings, Work(tmp_path, 0, "cpu", "scripts"))
+    found = piece(tmp_path, "scripts")
+    idle = found["names"].index("idle")
+    assert found["cost_mean"][idle] == 0  # it crashes on its own lane
+
+
+@pytest.mark.parametrize("n_writes", [9, 60])
+def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monkeypatch):
+    check_killed(experiment, "", folder, tmp_path, monkeypatch, n_writes)
+
+
+# Presets
+
+
+@pytest.mark.parametrize("size", ["smoke", "quick", "paper", "best"])
+def test_presets_are_plain_json(size):
+    found = check_plain(experiment.SETTINGS[size])
+    assert found["priced"]["prices"][: len(LAMBDAS)] == LAMBDAS
+
+
+def test_the_papers_preset_is_its_tables():
+    paper = experiment.SETTINGS["paper"]
+    assert paper.n_seeds == 10
+    assert paper.budgeted == bmdp.preset("paper-driving")
+    assert paper.priced.exploring == bmdp.preset("paper-driving-ftq")
+    assert paper.priced.prices == tuple(LAMBDAS)
+    assert paper.testing.n_episodes == 150
+    crowded = 0.1 * 11 ** (np.arange(30) / 29) - 0.1
+    both = sorted({*np.linspace(0, 1, 21).round(9), *crowded.round(9)})
+    assert len(both) == 49
+    assert paper.testing.budgets == pytest.approx(both)
+
+
+def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_prices():
+    best = experiment.SETTINGS["best"]
+    ours, paper = bmdp.preset("two-way"), experiment.SETTINGS["paper"]
+    assert (best.budgeted.env, best.budgeted.learner) == (ours.env, ours.learner)
+    assert (best.n_seeds, best.testing.n_episodes) == (10, 2_000)
+    settings = best.budgeted, best.priced.exploring, paper.budgeted
+    explored = [spec.exploration for spec in settings]
+    assert [how.rounds * how.episodes for how in explored] == [1500] * 3
+    decays = [how.decay * how.rounds * how.episodes for how in (ours.exploration, *explored[:2])]
+    assert decays == pytest.approx(decays[:1] * 3)  # as little is random at last
+    assert best.priced.learner.model == best.budgeted.learner.model
