@@ -15,7 +15,7 @@ import typer
 from bmdp import BmdpError
 from bmdp.cli.main import app
 from bmdp.cli.options import parse_seeds
-from bmdp.experiments.running.spec import asked_spec
+from bmdp.paper.runner import asked_spec
 from pages.reading import ROOT
 
 VERBS = typer.main.get_command(app).commands

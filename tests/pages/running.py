@@ -24,7 +24,6 @@ import commands
 from bmdp import storage
 from bmdp.cli.options import INTERRUPTED
 from bmdp.cli.progress import Progress
-from bmdp.cli.run_progress import RunProgress
 from bmdp.models.regressor import REGRESSORS
 from pages.inputs import make_input
 from pages.reading import ROOT, PageError, read_page
@@ -185,7 +184,6 @@ class Reader:
                 patches.delitem(REGRESSORS, name)
             if stops:
                 patches.setattr(Progress, "update", _interrupt)
-                patches.setattr(RunProgress, "show", _interrupt)
             result = commands.run(*words)
         told = f"run as: {shlex.join(['bmdp', *words])}\n{result.output}"
         wanted = INTERRUPTED if stops else 0

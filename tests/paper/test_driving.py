@@ -6,8 +6,8 @@ import pytest
 
 import bmdp
 from bmdp.envs import ScriptedPolicy
-from bmdp.evaluation import measure_portfolio
 from bmdp.envs.episodes import environment_seeds
+from bmdp.evaluation import measure_portfolio
 from bmdp.paper import driving as experiment
 from bmdp.paper.measuring import other_seed
 from bmdp.paper.runner import Work

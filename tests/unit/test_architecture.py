@@ -22,8 +22,8 @@ LEVELS = [
     ("models",),
     ("learn",),
     ("evaluation",),
-    ("experiments",),
     ("report",),
+    ("paper",),
     ("cli",),
 ]
 MODULES = sorted(
@@ -70,6 +70,11 @@ def test_a_module_imports_from_lower_levels_or_its_own_package(module):
             level(imported) == level(module) == 0
         )  # single modules, checked for cycles below
         assert same_package or same_level or level(imported) < level(module), imported
+
+
+def test_the_paper_is_imported_by_two_verbs_alone():
+    from_outside = {m for m in MODULES if any(i.startswith("paper") for i in imports(m))}
+    assert {m for m in from_outside if not m.startswith("paper")} == {"cli.run", "cli.report"}
 
 
 def test_no_module_imports_itself_by_a_detour():

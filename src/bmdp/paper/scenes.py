@@ -51,7 +51,8 @@ def task_of(spec: EnvSpec) -> Any:
 
 def first_state(task: Task, seed: int) -> NDArray[Any]:
     """Returns what is seen at first of the first episode of `bmdp.evaluate` with the same seed."""
-    return TaskSlots(task).reset(environment_seeds(seed, range(1)))[0]
+    state: NDArray[Any] = TaskSlots(task).reset(environment_seeds(seed, range(1)))[0]
+    return state
 
 
 def played(
