@@ -7,7 +7,9 @@ drawn differs by marker or line, too, so that it can be read in print.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -20,17 +22,7 @@ COST, REWARD = "expected cost", "expected reward"
 """Names of the axes of the (cost, reward) plane."""
 
 _DPI = 144
-
-
-@dataclass(frozen=True, eq=False)
-class Drawing:
-    """A figure that is not saved yet; see `Picture` for its words."""
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    figure: Figure
+_LETTERS = 36  # of a name in a figure
 
 
 def new_figure(width: float = 6.4, height: float = 4.4) -> Figure:
@@ -52,6 +44,18 @@ def tidy(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
+def literal(text: str) -> str:
+    r"""Returns a name from data as one that matplotlib draws as it is: short, and no mathematics.
+
+    >>> literal("_$x$" + chr(10) + "y" * 40)
+    ' _\\$x\\$ yyyyyyyyyyyyyyyyyyyyyyyyyyyyyy…'
+    """
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    shown = shown if len(shown) <= _LETTERS else shown[: _LETTERS - 1] + "…"
+    hidden = shown.startswith("_")  # legends leave out such names
+    return (" " if hidden else "") + shown.replace("$", r"\$")
+
+
 def svg_of(figure: Figure, name: str) -> str:
     """Returns a figure as SVG, which is the same whenever it is made.
 
@@ -60,7 +64,7 @@ def svg_of(figure: Figure, name: str) -> str:
         name: identifiers inside are made from it, so that figures can share a page.
     """
     file = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+    with _any_letters(), matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return file.getvalue()
 
@@ -68,5 +72,14 @@ def svg_of(figure: Figure, name: str) -> str:
 def png_of(figure: Figure) -> bytes:
     """Returns a figure as PNG, which is the same whenever it is made."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
+    with _any_letters():
+        figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
     return file.getvalue()
+
+
+@contextmanager
+def _any_letters() -> Iterator[None]:
+    """Draws letters that the font does not have as boxes, without a warning for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        yield

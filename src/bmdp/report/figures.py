@@ -6,15 +6,30 @@ They are built without pyplot, so that no global state is touched and no screen 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from bmdp.arrays import FloatArray
 from bmdp.exact import CMDPSolution
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
-from bmdp.report.drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, new_figure, plane
-from bmdp.report.pieces import Hull
+from bmdp.report.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    literal,
+    new_figure,
+    plane,
+    tidy,
+)
 
 POINTS, FRONTIER, CHOSEN = "0.6", "tab:blue", "tab:red"
 MARKERS = {  # the last is drawn on top
@@ -72,6 +87,22 @@ def frontier_figure(
     return figure
 
 
+@dataclass(frozen=True, eq=False)
+class Hull:
+    """The points of one state, their frontier, and the mixture at one budget."""
+
+    state: tuple[float, ...]
+    costs: FloatArray  # [K]
+    rewards: FloatArray  # [K]
+    action: tuple[int, ...]  # [K]
+    handed_on: FloatArray  # [K]
+    action_names: tuple[str, ...]
+    vertex_costs: FloatArray  # [V], of the frontier
+    vertex_rewards: FloatArray  # [V]
+    budget: float
+    mixture: Mixture
+
+
 def hull_figure(hull: Hull) -> Figure:
     """Returns all that a policy sees at one state, the frontier, and the mixture at one budget.
 
@@ -97,7 +128,7 @@ def hull_figure(hull: Hull) -> Figure:
             facecolor=colour,
             edgecolor="none",
             alpha=0.65,
-            label=name,
+            label=literal(name),
         )
     axes.plot(hull.vertex_costs, hull.vertex_rewards, ".-", color=BLACK, label="frontier")
     mixture = hull.mixture
@@ -148,3 +179,134 @@ def curve_figure(
             axes.plot(*np.transpose(points), marker, color=colour, label=name)
     axes.legend(loc="lower right", fontsize=8)
     return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """How often each of `A` actions is taken, at each of `B` budgets.
+
+    Args:
+        names: of the actions.
+        budgets: asked for.
+        by_budget: share of decisions.
+        steps: of an episode, if they are known.
+        by_step: share of episodes; what is missing to 1 has ended before.
+    """
+
+    names: Sequence[str]  # [A]
+    budgets: FloatArray  # [B]
+    by_budget: FloatArray  # [B, A]
+    steps: FloatArray  # [T]
+    by_step: FloatArray  # [B, T, A]
+
+
+def shares_figure(shares: Shares, chosen: int) -> Figure:
+    """Returns how often actions are taken by budget, and by step at one budget, as stacked bars.
+
+    Args:
+        shares: of each action.
+        chosen: number of the budget whose steps are drawn.
+    """
+    has_steps = len(shares.steps) > 1
+    figure = new_figure(height=3.6 if has_steps else 4.0)
+    parts = figure.subplots(1, 2 if has_steps else 1, sharey=True, squeeze=False)[0]
+    _stack(parts[0], shares.budgets, shares.by_budget, shares.names)
+    parts[0].set_xlabel("budget asked for")
+    parts[0].set_ylabel("share of decisions")
+    if has_steps:
+        _stack(parts[1], shares.steps, shares.by_step[chosen], shares.names)
+        parts[1].set_xlabel(f"step of an episode, at budget {shares.budgets[chosen]:.3g}")
+    handles, labels = parts[0].get_legend_handles_labels()
+    columns = 4 if max(map(len, labels)) < 18 else 2
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )
+    return figure
+
+
+def _stack(axes: Axes, xs: FloatArray, columns: FloatArray, names: Sequence[str]) -> None:
+    """Bars of actions on top of each other, told apart by colour and, from the eighth, hatching."""
+    tidy(axes)
+    width = 0.86 * float(np.diff(xs).min()) if len(xs) > 1 else 1.0
+    below = np.zeros(len(xs))
+    for number, name in enumerate(names):
+        _, colour = ACTIONS[number % len(ACTIONS)]
+        hatch = "//" if number >= len(ACTIONS) else None
+        axes.bar(
+            xs, columns[:, number], width, below, color=colour, hatch=hatch, label=literal(name)
+        )
+        below = below + columns[:, number]
+    axes.set_ylim(0, 1)
+    if len(xs) == 1:
+        axes.set_xticks(xs)
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """How `N` iterations of learning went, those of all rounds one after the other; NaN: unknown.
+
+    Args:
+        starts: number of the first iteration of each round.
+        error: squared error of the model before on the new targets.
+        loss: of the fit.
+        change: share of their mean by which values will still change.
+        reward: promised at the first states at the least and the largest budget.
+        cost: likewise.
+    """
+
+    starts: Sequence[int]
+    error: FloatArray  # [N]
+    loss: FloatArray  # [N]
+    change: FloatArray  # [N]
+    reward: FloatArray  # [N, 2]
+    cost: FloatArray  # [N, 2]
+
+
+def learning_figure(learning: Learning) -> Figure:
+    """Returns curves of errors and of what is promised, iteration by iteration."""
+    ends = ("least budget", "largest budget")
+    panels: list[tuple[str, list[tuple[FloatArray, str, str]]]] = [
+        (
+            "error on the new targets",
+            [(learning.error, BLUE, "before the fit"), (learning.loss, ORANGE, "after the fit")],
+        ),
+        ("change still expected, share of values", [(learning.change, BLUE, "_change")]),
+        (
+            "reward promised at first states",
+            list(zip(learning.reward.T, (SKY, BLUE), ends, strict=True)),
+        ),
+        (
+            "cost promised at first states",
+            list(zip(learning.cost.T, (ORANGE, RED), ends, strict=True)),
+        ),
+    ]
+    known = [
+        (title, [line for line in lines if np.isfinite(line[0]).any()]) for title, lines in panels
+    ]
+    drawn = [panel for panel in known if panel[1]]
+    figure = new_figure(height=2.6 * max(-(-len(drawn) // 2), 1))
+    for number, (title, lines) in enumerate(drawn):
+        axes = figure.add_subplot(-(-len(drawn) // 2), min(len(drawn), 2), number + 1)
+        _draw_learning(axes, title, lines, learning.starts)
+    return figure
+
+
+def _draw_learning(
+    axes: Axes, title: str, lines: Sequence[tuple[FloatArray, str, str]], starts: Sequence[int]
+) -> None:
+    """Lines by iteration; a logarithmic scale where nothing is promised and all is above 0."""
+    tidy(axes)
+    axes.set_title(title, fontsize=9, loc="left")
+    for start in starts[1:]:
+        axes.axvline(start + 0.5, color="0.8", linewidth=0.8, label="_round")
+    for values, colour, label in lines:
+        marker = "o" if len(values) < 30 else None
+        xs = np.arange(1, len(values) + 1)
+        axes.plot(xs, values, marker=marker, color=colour, markersize=3, lw=1.2, label=label)
+    finite = np.concatenate([values[np.isfinite(values)] for values, _, _ in lines])
+    if "promised" not in title and (finite > 0).all():
+        axes.set_yscale("log")
+    if len(lines) > 1:
+        axes.legend(fontsize=7, frameon=False)
+    axes.set_xlabel("iteration", fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))

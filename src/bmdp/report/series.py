@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray
 from bmdp.errors import DataError
 from bmdp.evaluation import Evaluation
 from bmdp.evaluation.statistics import Interval, mean_interval
-from bmdp.report.pieces import Prices
 
 CONFIDENCE = 0.95
 
@@ -75,16 +75,12 @@ def budget_curve(label: str, evaluations: Sequence[Evaluation]) -> Curve:
     return _curve(label, settings, cost, reward)
 
 
-def price_curve(label: str, found: Sequence[Prices]) -> Curve:
-    """Returns the curve of policies that were learned for prices, those of each seed.
-
-    Raises:
-        DataError: if there is none, or prices differ.
-    """
-    settings = _shared("prices", [prices.prices for prices in found])
-    cost = [Interval(p.cost_mean, p.cost_low, p.cost_high) for p in found]
-    reward = [Interval(p.reward_mean, p.reward_low, p.reward_high) for p in found]
-    return _curve(label, settings, cost, reward)
+def bare_curve(label: str, settings: ArrayLike, cost: ArrayLike, reward: ArrayLike) -> Curve:
+    """Returns a curve without intervals, such as a forecast."""
+    means = [np.asarray(values, np.float64) for values in (settings, cost, reward)]
+    unknown = np.full(len(means[0]), np.nan)
+    cost_of, reward_of = (Interval(mean, unknown, unknown) for mean in means[1:])
+    return _curve(label, means[0], [cost_of], [reward_of])
 
 
 def bands(curve: Curve) -> str:

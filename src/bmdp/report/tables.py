@@ -6,77 +6,21 @@ table has their means over seeds.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from bmdp.arrays import FloatArray
 from bmdp.evaluation import DialReport, Evaluation, measure_dial, measure_dials
 from bmdp.frontier import Frontier
-from bmdp.report.section import TableData
+from bmdp.report.section import Cell, Column, Table
 from bmdp.report.series import Curve
 
-Cell = float | int | str | None
-"""None, like NaN, is nothing: an empty cell of a file, a dash on the page."""
-
-NOTHING = "–"  # noqa: RUF001
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its name, its cells, and how numbers are written on the page.
-
-    Args:
-        name: on the page.
-        cells: of each row.
-        form: of numbers on the page, such as ".3f"; "" for a column that is in the file alone.
-        key: name in the file; that on the page, if not given.
-    """
-
-    name: str
-    cells: Sequence[Cell]
-    form: str = ".3f"
-    key: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns of the same length; see `TableData` for its words."""
-
-    name: str
-    title: str
-    columns: Sequence[Column]
-    note: str = ""
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether any of it is on the page."""
-        return any(column.form for column in self.columns)
-
-    def shown(self) -> TableData:
-        """Returns the table as the page has it."""
-        columns = [column for column in self.columns if column.form]
-        written = [[_written(cell, c.form) for cell in c.cells] for c in columns]
-        return TableData(
-            self.name,
-            self.title,
-            [column.name for column in columns],
-            [list(row) for row in zip(*written, strict=True)],
-            self.note,
-        )
-
-    def csv(self) -> str:
-        """Returns the table as CSV, with all digits."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(column.key or column.name for column in self.columns)
-        rows = zip(*(column.cells for column in self.columns), strict=True)
-        writer.writerows(["" if _is_nothing(cell) else cell for cell in row] for row in rows)
-        return file.getvalue()
+_STATUS = {
+    "INFEASIBLE": "too low: the cheapest is played",
+    "TIGHT": "spent",
+    "SLACK": "more than is needed",
+}
 
 
 def dial_report(evaluations: Sequence[Evaluation], frontier: Frontier) -> DialReport:
@@ -115,6 +59,29 @@ def budget_table(
     return Table(name, title, columns, _note(curve, report, published))
 
 
+def dial_table(
+    name: str,
+    budgets: FloatArray,
+    status: Sequence[str],
+    realised: Curve | None,
+    forecast: Curve | None,
+) -> Table:
+    """Returns what each budget of one policy was forecast to buy, and what it bought."""
+    columns, notes = [Column("asked", budgets.tolist(), ".4g")], []
+    if forecast is not None:
+        columns += [
+            Column("forecast cost", forecast.cost.mean.tolist(), ".4g", "forecast_cost"),
+            Column("forecast reward", forecast.reward.mean.tolist(), ".4g", "forecast_reward"),
+        ]
+    if realised is not None:
+        columns += _means(realised, ".4g")
+        notes.append("±: half of a 95 % interval over episodes.")
+    if status:
+        columns.append(Column("status", [_STATUS[word] for word in status], "s"))
+        notes.append("Status: how the budget lies to what the policy expects at a first state.")
+    return Table(name, "Budget by budget", columns, " ".join(notes))
+
+
 def price_table(name: str, title: str, curve: Curve, published: Curve | None = None) -> Table:
     """Returns what policies of each price paid and earned, and what was published for them."""
     columns = [Column("lambda", curve.settings.tolist(), "g"), *_means(curve), *_deviations(curve)]
@@ -142,9 +109,9 @@ def summary_table(name: str, reports: Mapping[str, DialReport]) -> Table:
     )
 
 
-def _means(curve: Curve) -> list[Column]:
+def _means(curve: Curve, costs: str = ".3f") -> list[Column]:
     columns = []
-    for name, interval, form in (("cost", curve.cost, ".3f"), ("reward", curve.reward, ".4g")):
+    for name, interval, form in (("cost", curve.cost, costs), ("reward", curve.reward, ".4g")):
         half = (interval.high - interval.low) / 2
         columns += [
             Column(name, interval.mean.tolist(), form),
@@ -191,15 +158,3 @@ def _note(curve: Curve, report: DialReport | None, published: Curve | None) -> s
     if published is not None:
         notes.append("Published: Carrara et al. 2019, read from the figures.")
     return " ".join(notes)
-
-
-def _is_nothing(cell: Cell) -> bool:
-    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
-
-
-def _written(cell: Cell, form: str) -> str:
-    if _is_nothing(cell):
-        return NOTHING
-    if isinstance(cell, str):
-        return cell
-    return format(cell, form)
