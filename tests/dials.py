@@ -1,14 +1,64 @@
-"""Small dials and films for pages, made by hand: three budgets, two episodes at each."""
+"""Small dials, films and plug-ins for pages, made by hand: three budgets, two episodes at each."""
 
-from bmdp.report.section import Picture, Section, TableData
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import bmdp
+from bmdp.evaluation import Evaluation
+from bmdp.report.section import Column, Picture, Plugin, Section, Table
 
 BUDGETS = [0.0, 0.25, 1.0]
-SVG = (
-    '<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10" '
-    'viewBox="0 0 10 10"><defs><style type="text/css">*{stroke-linejoin: round}</style>'
-    '<clipPath id="clip"><rect width="10" height="10"/></clipPath></defs>'
-    '<g clip-path="url(#clip)"><path id="dot" d="M0 0"/><use href="#dot"/></g></svg>'
-)
+SOURCE = Path(bmdp.__file__).parent
+STAGES = {
+    "corridors": ("corridors.js", "corridorsStage"),
+    "slot-filling": ("dialogue.js", "dialogueStage"),
+    "two-way": ("road.js", "roadStage"),
+}
+LAYOUTS = """
+.of-two-way { grid-template-areas: "stage stage" "tiles tiles" "frontier mixture" "frontier honesty"; }
+.of-slot-filling .v-stage { align-self: stretch; display: flex; flex-direction: column; }
+"""  # noqa: E501
+
+
+def asset(name):
+    """The text of a script or style of the paper's tasks."""
+    places = (SOURCE / home / "assets" / name for home in ("paper", "report"))
+    return next(place for place in places if place.exists()).read_text()
+
+
+def plugin(env):
+    """The pictures of one of the paper's tasks."""
+    name, make = STAGES[env]
+    script, style = asset(name), asset("stages.css")
+    scripts = [script]
+    if "addStage(" not in script:
+        scripts.append(f'addStage("{env}", "What it does", {make});')
+    if env == "corridors":
+        film = asset("film.js")
+        scripts += [film, "" if "addPart(" in film else 'addPart("film", mountFilm);']
+    return Plugin(env, scripts, [style, "" if ".of-two-way" in style else LAYOUTS])
+
+
+def plugins():
+    return [plugin(env) for env in STAGES]
+
+
+def evaluation(cost, reward, *, budgets=(0.0, 0.5, 1.0), half=0.01, **changes):
+    """Means over episodes; intervals reach `half` to either side."""
+    ends = {"mean": 0.0, "low": -half, "high": half}
+    fields = {
+        f"{kind}{name}_{end}": np.asarray(values, float) + off
+        for name, values in (("cost", cost), ("reward", reward))
+        for kind in ("", "discounted_")
+        for end, off in ends.items()
+    }
+    n = len(budgets)
+    fields |= {name: np.zeros(n) for name in ("cost_cvar", "episode_length_mean")}
+    fields |= {"infeasible_share": np.zeros(n), "cost_quantiles": np.zeros((n, 3))}
+    fields |= {"n_episodes": 100, "confidence": 0.95, "seed": 0, "env": "corridors", "gamma": 1.0}
+    return Evaluation(budgets=np.asarray(budgets, float), **(fields | changes))
 
 
 def dial(env, layout, episodes, **more):
@@ -135,25 +185,69 @@ def film():
     return {"env": "corridors", "rounds": rounds, "layout": layout_of_corridors(), "title": "Film"}
 
 
-def picture(name="curve"):
-    return Picture(name, "A curve", "What is drawn.", "A rising line.", SVG)
+def picture(name="curve", **changes):
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1], [0, 1], clip_on=True)
+    words = {"title": "A curve", "caption": "What is drawn.", "alt": "A rising line."}
+    return Picture(name, **(words | changes), figure=figure)
 
 
-def table():
-    rows = [["0.00", "0.11", "cheapest"], ["0.25", "0.24", "mixed"]]
-    return TableData("asked", "Asked and realised", ["budget", "cost", "what"], rows, "Two seeds.")
+def table(name="asked", **changes):
+    columns = [
+        Column("budget", [0.0, 0.25], ".2f"),
+        Column("cost", [0.11, 0.24], ".2f"),
+        Column("what", ["cheapest", "mixed"], "s"),
+        Column("", [0.1, 0.2], "", "low"),
+    ]
+    parts = {"title": "Asked and realised", "columns": columns, "note": "Two seeds."}
+    return Table(name, **(parts | changes))
+
+
+def forecast_only(**more):
+    """A dial without a simulator, with several states and actions."""
+    given = dial("", {}, [])
+    for name in ("layout", "episodes", "truth"):
+        del given[name]
+    given["realised"] = {name: [None] * 3 for name in given["realised"]}
+    given["forecast"] = {"cost": [0.12, 0.3, 0.5], "reward": [19.0, 33.0, 58.0]}
+    given["forecast"]["source"] = "from held-out episodes"
+    later = {"costs": [0.0, 0.2, 0.4], "rewards": [1.0, 5.0, 7.0], "labels": ["a", "b", "c"]}
+    choices = [
+        choice(0, 0, 0.0, "TIGHT", 0.0, 1.0),
+        choice(1, 2, 0.25, "TIGHT", 0.25, 5.5),
+        choice(2, 2, 0.0, "SLACK", 0.4, 7.0),
+    ]
+    first = {"name": "state 0: first state", "frontier": given["frontier"]}
+    given["states"] = [
+        first | {"choices": given["choices"]},
+        {"name": "state 7: stands for 30% of the data", "frontier": later, "choices": choices},
+    ]
+    given["actions"] = {
+        "names": ["wait", "go"],
+        "by_budget": [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]],
+        "steps": [1, 2],
+        "by_step": [[[1.0, 0.0], [0.5, 0.0]], [[0.5, 0.5], [0.25, 0.25]], [[0.0, 1.0], [0.0, 0.5]]],
+        "source": "Asked at states of the log.",
+    }
+    given["baselines"] = [
+        {"name": "a coin", "costs": [0.1, 0.5], "rewards": [20.0, 58.0]},
+        {"name": "the log", "costs": [0.2], "rewards": [25.0], "cost_low": 0.1, "cost_high": 0.3},
+    ]
+    return given | more
 
 
 def section(anchor="corridors", **more):
     """A section with all that a section can have, unless told otherwise."""
     parts = {
+        "question": "Does it work?",
+        "answer": "It does.",
         "facts": {"Seeds": "0, 1", "Command": "bmdp run corridors-exploration"},
         "pictures": [picture()],
         "tables": [table()],
         "dials": [corridors()],
         "films": [film()],
     }
-    return Section(anchor, f"On {anchor}", "Does it work?", "It does.", **(parts | more))
+    return Section(anchor, f"On {anchor}", **(parts | more))
 
 
 def sections():

@@ -5,27 +5,27 @@
       figures/        every figure as SVG and PNG, animations as GIF
       tables/         every table as CSV, with all digits
 
-All is made from what experiments wrote down: deleting a report and making it again loses nothing.
+All is made from what runs and experiments wrote down: deleting a report loses nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bmdp import __version__
 from bmdp.errors import StoreError
-from bmdp.experiments.catalog import CATALOG
 from bmdp.report.drawing import png_of
 from bmdp.report.page import page
-from bmdp.report.reading import REPORT, experiment_folders
-from bmdp.report.section import Section
-from bmdp.report.sections import Told, anchors_of, tell
+from bmdp.report.section import Plugin, Section
 from bmdp.storage import replace_folder
+
+REPORT = "report"
+"""The folder of a report in that of what it is about."""
 
 MOST_BYTES = 6_000_000
 """Of a page."""
@@ -55,74 +55,95 @@ class Report:
 
 
 def write_report(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None = None,
+    sections: Sequence[Section],
+    out: str | os.PathLike[str],
     *,
-    force: bool = False,
+    title: str,
+    plugins: Sequence[Plugin] = (),
     made: str | None = None,
+    force: bool = False,
 ) -> Report:
-    """Writes the report of an experiment, or one for all experiments of a folder.
-
-    An earlier report of the folder is replaced.
+    """Writes a report.
 
     Args:
-        folder: of an experiment, or one that holds experiments. They may be running still.
-        out: where the report is put; `report` in the folder, if not given.
+        sections: what it says, in order.
+        out: where it is put.
+        title: of the page.
+        plugins: that draw tasks.
+        made: the last line of the page; from what, by what and when it was made, if not given.
         force: whether an earlier report in `out` may be replaced.
-        made: the last line of the page; how and when it was made, if not given.
-
-    Returns:
-        Where its page is, and what it says.
 
     Raises:
-        StoreError: if there is no experiment, a `spec.json` is damaged, or `out` holds something
-            else than a report.
+        StoreError: if `out` holds something else than a report, or the page would be too large.
+        DataError: if a section cannot be put on a page.
     """
-    source = Path(folder)
-    folders = experiment_folders(source)
-    target = source / REPORT if out is None else Path(out)
-    _require_place(target, force=force or out is None)
-    places = zip(folders, anchors_of(folders), strict=True)
-    several = sorted((tell(path, anchor) for path, anchor in places), key=_order)
-    text, dropped = _page_of(source, several, made or _made(source))
-    notes = [_named(told, note, several) for told in several for note in told.results.notes]
+    target = Path(out)
+    require_place(target, force=force)
+    shown = [_with_animations(section) for section in sections]
+    text, dropped = _page_of(title, shown, plugins, made or _made(sections))
+    is_one = len(sections) == 1
+    notes = [
+        note if is_one else f"{section.anchor}: {note}"
+        for section in sections
+        for note in section.notes
+    ]
 
     def write(place: Path) -> None:
         (place / _PAGE).write_text(text, encoding="utf-8")
-        for told in several:
-            _write_files(told, place)
+        for section in sections:
+            _write_files(section, place)
 
     replace_folder(target, write)
     return Report(
         target / _PAGE,
-        sum(len(told.chapter.drawings) + len(told.chapter.animations) for told in several),
-        sum(len(told.chapter.tables) for told in several),
-        tuple(told.section for told in several),
+        sum(len(section.pictures) + len(section.animations) for section in sections),
+        sum(len(section.tables) for section in sections),
+        tuple(sections),
         (*notes, *dropped),
     )
 
 
-def _order(told: Told) -> tuple[int, str]:
-    """As in the catalog; those of the same experiment by the names of their folders."""
-    names = [*CATALOG, told.results.experiment]
-    return names.index(told.results.experiment), told.section.anchor
+def anchors_of(names: Sequence[str]) -> list[str]:
+    """Returns an address for each name: letters, digits and dashes, each once.
+
+    >>> anchors_of(["slot filling", "Slot-filling", "9", "</script>"])
+    ['slot-filling', 'slot-filling-2', 'x-9', 'script']
+    """
+    found: list[str] = []
+    for text in names:
+        name = re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "x"
+        name = name if name[0].isalpha() else f"x-{name}"
+        number, anchor = 1, name
+        while anchor in found:
+            number += 1
+            anchor = f"{name}-{number}"
+        found.append(anchor)
+    return found
 
 
-def _page_of(source: Path, several: Sequence[Told], made: str) -> tuple[str, list[str]]:
+def _with_animations(section: Section) -> Section:
+    """A section whose facts say which animations are beside the page."""
+    if not section.animations:
+        return section
+    listed = ", ".join(f"figures/{a.name}.gif ({a.title})" for a in section.animations)
+    return replace(section, facts={**section.facts, "Animations": listed})
+
+
+def _page_of(
+    title: str, sections: Sequence[Section], plugins: Sequence[Plugin], made: str
+) -> tuple[str, list[str]]:
     """The page, with fewer episodes to look at if it would be too large."""
-    sections = [told.section for told in several]
-    title = sections[0].title if len(sections) == 1 else f"Report: {source.resolve().name}"
-    text, notes = page(title, sections, made=made), list[str]()
+    text, notes = page(title, sections, made=made, plugins=plugins), list[str]()
     for most in _FEWER:
         if len(text.encode()) < MOST_BYTES:
             return text, notes
         notes = [f"For its size, the page shows {most} episodes of a round or budget at most."]
         fewer = [_thinned(section, most, notes[0]) for section in sections]
-        text = page(title, fewer, made=made)
+        text = page(title, fewer, made=made, plugins=plugins)
     if len(text.encode()) >= MOST_BYTES:
         raise StoreError(
-            f"the page of {source} would have {len(text.encode()) / 1e6:.1f} MB, more than "
-            f"{MOST_BYTES / 1e6:g}: make a report of each experiment."
+            f"the page {title!r} would have {len(text.encode()) / 1e6:.1f} MB, more than "
+            f"{MOST_BYTES / 1e6:g}: make a report of fewer folders."
         )
     return text, notes
 
@@ -132,35 +153,38 @@ def _thinned(section: Section, most: int, note: str) -> Section:
     if not section.dials and not section.films:
         return section
     dials = [
-        {**dial, "episodes": [episodes[:most] for episodes in dial["episodes"]]}
+        {**dial, "episodes": [episodes[:most] for episodes in dial.get("episodes", ())]}
+        if "episodes" in dial
+        else dial
         for dial in section.dials
     ]
     films = [
-        {**film, "rounds": [_fewer(one, most) for one in film["rounds"]]} for film in section.films
+        {**film, "rounds": [{**one, "episodes": one["episodes"][:most]} for one in film["rounds"]]}
+        for film in section.films
     ]
-    return replace(section, dials=dials, films=films, facts={**section.facts, "Left out": note})
+    return replace(section, dials=dials, films=films, notes=(*section.notes, note))
 
 
-def _fewer(one: Mapping[str, Any], most: int) -> dict[str, Any]:
-    return {**one, "episodes": one["episodes"][:most]}
-
-
-def _write_files(told: Told, place: Path) -> None:
+def _write_files(section: Section, place: Path) -> None:
     """Figures, animations and tables of a section."""
     figures, tables = place / _FIGURES, place / _TABLES
     for path in (figures, tables):
         path.mkdir(exist_ok=True)
-    for picture, drawing in zip(told.section.pictures, told.chapter.drawings, strict=True):
+    for picture in section.pictures:
         (figures / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
-        (figures / f"{picture.name}.png").write_bytes(png_of(drawing.figure))
-    for animation in told.chapter.animations:
+        (figures / f"{picture.name}.png").write_bytes(png_of(picture.figure))
+    for animation in section.animations:
         (figures / f"{animation.name}.gif").write_bytes(animation.make())
-    for table in told.chapter.tables:
+    for table in section.tables:
         (tables / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
 
 
-def _require_place(target: Path, *, force: bool) -> None:
-    """Checks that a report can be put somewhere without loss of anything else."""
+def require_place(target: Path, *, force: bool) -> None:
+    """Checks that a report can be put somewhere without loss of anything else.
+
+    Raises:
+        StoreError: if something else is there, or an earlier report that may not be replaced.
+    """
     if not target.exists():
         return
     if not _is_report(target):
@@ -186,10 +210,7 @@ def _is_report(folder: Path) -> bool:
     return True
 
 
-def _named(told: Told, note: str, several: Sequence[Told]) -> str:
-    return note if len(several) == 1 else f"{told.section.anchor}: {note}"
-
-
-def _made(source: Path) -> str:
+def _made(sections: Sequence[Section]) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"Made from {source.resolve().name} by bmdp {__version__} (`bmdp report`) on {now}."
+    source = ", ".join(section.anchor for section in sections)
+    return f"Made from {source} by bmdp {__version__} (`bmdp report`) on {now}."

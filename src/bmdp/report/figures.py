@@ -309,4 +309,4 @@ def _draw_learning(
     if len(lines) > 1:
         axes.legend(fontsize=7, frameon=False)
     axes.set_xlabel("iteration", fontsize=8)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))

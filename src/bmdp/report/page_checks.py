@@ -12,9 +12,11 @@ may have null where nothing is known, and a point is a cost and a reward.
     frontier    costs, rewards: [V] of the vertices; labels: [V] texts
     choices     [B] of lower, upper (vertices), p_upper, status, cost, reward
     status      [B] texts, where there are no choices
-    states      [S] of name, frontier, choices: other states than the first one
+    states      [S] of name, frontier, choices: the first state, and others to choose from
+    words       on what a choice is
     truth       costs, rewards of the true frontier
-    baselines   [..] of name, costs, rewards; a line, or a point with cost_low and so on
+    baselines   [..] of name, costs, rewards: a line, or a point with cost_low and so on; is_far: it
+                is told of, and not drawn
     actions     names [A]; by_budget [B][A], shares of decisions; by_step [B][T][A], shares of
                 episodes; steps [T]; "source", in words
     layout      of the plug-in

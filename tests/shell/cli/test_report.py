@@ -1,67 +1,131 @@
 import csv
 import json
+import sys
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-import folders
+import ferries
+from bmdp.report.section import Section
 from commands import assert_is_user_error, run
 
 
+@pytest.fixture(autouse=True)
+def paper(monkeypatch):
+    """Experiments and plug-ins that are made up: a folder with an `experiment` is one."""
+    results, scenes = ModuleType("bmdp.paper.results"), ModuleType("bmdp.paper.scenes")
+    results.is_experiment = lambda folder: (folder / "experiment").exists()
+    results.experiment_section = lambda folder, anchor: Section(
+        anchor, "An experiment", answer="It works.", notes=["seed 0 is not finished."]
+    )
+    scenes.PLUGINS = ()
+    for module in (ModuleType("bmdp.paper"), results, scenes):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.fixture(autouse=True)
+def progress(monkeypatch):
+    seen = []
+
+    @contextmanager
+    def shown(name, unit):
+        yield SimpleNamespace(update=lambda done, total: seen.append((name, done, total)))
+
+    monkeypatch.setattr("bmdp.cli.progress.Progress", shown)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs")
+    ferries.explored(place / "ferry", rounds=1)
+    ferries.from_log(place / "log")
+    return place
+
+
 @pytest.fixture
-def folder(tmp_path):
-    folders.small(tmp_path / "theory")
+def experiment(tmp_path):
+    (tmp_path / "theory").mkdir()
+    (tmp_path / "theory/experiment").touch()
     return tmp_path / "theory"
 
 
-def test_the_place_of_the_page_is_printed(folder):
-    result = run("report", folder, columns=200)
+def table_of(runs):
+    return (runs / "ferry/report/tables/ferry-budgets.csv").read_text()
+
+
+def test_the_page_of_a_run_is_written_beside_it_and_printed(runs, progress):
+    result = run("report", runs / "ferry", "--episodes", 20, columns=200)
     assert result.exit_code == 0
-    *_, page, counts = result.stdout.splitlines()
-    assert page == f"page: {folder / 'report/index.html'}"
-    assert counts == "1 figures and 2 tables beside it"
-    assert (folder / "report/index.html").exists()
-    assert run("report", folder).exit_code == 0  # its own report is replaced
+    title, answer, *table, page, counts = result.stdout.splitlines()
+    assert title == f"ferry: a policy for {ferries.ENV}"
+    assert "20 episodes at each of 11 budgets" in answer
+    assert page == f"page: {runs / 'ferry/report/index.html'}"
+    assert counts == "5 figures and 4 tables beside it"
+    assert f"<title>{title}</title>" in (runs / "ferry/report/index.html").read_text()
+    cells = [[c.strip() for c in line.strip("│").split("│")] for line in table if "│" in line]
+    rows = list(csv.DictReader(table_of(runs).splitlines()))
+    for i, name in enumerate(("asked", "forecast_cost", "cost", "reward")):
+        assert [float(row[i]) for row in cells] == pytest.approx(
+            [float(row[name]) for row in rows], rel=1e-3
+        )
+    assert progress[-1] == ("playing ferry", 240, 240)
+    again = run("report", runs / "ferry", "--no-play")
+    assert again.exit_code == 0  # its own report is replaced
+    assert "not played" in again.stderr
 
 
-def test_what_each_budget_buys_is_printed(tmp_path):
-    folders.corridors(tmp_path / "corridors")
-    result = run("report", tmp_path / "corridors", columns=200)
-    title, answer, *table = result.stdout.splitlines()
-    assert title.startswith("Exploring corridors")
-    assert "of the optimum on average" in answer
-    names = [name.strip() for name in table[1].strip("┃").split("┃")]
-    assert names == ["asked", "realised cost", "reward", "score"]
-    printed = [
-        [cell.strip() for cell in line.strip("│").split("│")] for line in table if "│" in line
-    ]
-    path = tmp_path / "corridors/report/tables/corridors-risk-sensitive.csv"
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row[0]) for row in printed] == [float(row["asked"]) for row in rows]
-    for i, name, digits in ((1, "cost", 3), (3, "score", 3)):
-        assert [float(p[i]) for p in printed] == [round(float(r[name]), digits) for r in rows]
+def test_several_folders_have_one_page(runs, experiment, tmp_path):
+    out = tmp_path / "out"
+    both = (runs / "log", experiment)
+    assert_is_user_error(run("report", *both), "--out")
+    assert run("report", *both, "--out", out).exit_code == 0
+    text = (out / "index.html").read_text()
+    assert "<title>Report: out</title>" in text
+    assert 0 < text.index('<section id="log"') < text.index('<section id="theory"')
+    assert_is_user_error(run("report", *both, "--out", out), "exists already", "--force")
+    assert run("report", *both, "--out", out, "--force").exit_code == 0
 
 
-def test_json_has_the_page_and_notes(folder):
-    (folder / "seed-0/finished.json").unlink()
-    result = run("report", folder, "--json")
+def test_a_folder_of_runs_and_experiments_has_one_page_of_all(tmp_path, experiment):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/experiment").touch()
+    assert run("report", tmp_path).exit_code == 0
+    text = (tmp_path / "report/index.html").read_text()
+    assert f"<title>Report: {tmp_path.name}</title>" in text
+    assert '<section id="theory"' in text
+    assert '<section id="other"' in text
+    assert run("report", tmp_path).exit_code == 0  # the report itself is no run
+
+
+def test_json_has_the_page_answers_and_notes(experiment):
+    result = run("report", experiment, "--json")
     fields = json.loads(result.stdout)
-    assert fields["page"] == str(folder / "report/index.html")
+    assert fields["page"] == str(experiment / "report/index.html")
+    assert fields["answers"] == {"theory": "It works."}
     assert fields["notes"] == ["seed 0 is not finished."]
     assert result.stderr == "note: seed 0 is not finished.\n"
 
 
-def test_another_place_takes_force_the_second_time(folder, tmp_path):
-    out = tmp_path / "there"
-    assert run("report", folder, "--out", out).exit_code == 0
-    assert_is_user_error(run("report", folder, "--out", out), "exists already", "--force")
-    assert run("report", folder, "--out", out, "--force").exit_code == 0
+def test_an_environment_can_be_named(runs, tmp_path):
+    out = tmp_path / "out"
+    run_of = ("report", runs / "ferry/policy", "--out", out)
+    assert run(*run_of, "--env", ferries.ENV, "--episodes", 5, "--seed", 3).exit_code == 0
+    assert "seed 3" in (out / "index.html").read_text()
+    assert_is_user_error(run(*run_of, "--force", "--env", "Nowhere-v0"), "Nowhere-v0")
 
 
-def test_a_folder_that_is_no_experiment_is_told_of_in_a_line(tmp_path):
-    assert_is_user_error(run("report", tmp_path), "is no experiment")
+def test_a_place_that_is_no_report_is_refused_before_anything_is_played(runs, tmp_path, progress):
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert_is_user_error(run("report", runs / "ferry", "--out", tmp_path), "is no report")
+    assert progress == []
+
+
+def test_a_folder_that_is_none_of_these_is_told_of_in_a_line(tmp_path):
+    assert_is_user_error(run("report", tmp_path), "is no run, policy or experiment")
     assert_is_user_error(run("report", tmp_path / "nothing"), "is not there")
-    (tmp_path / "spec.json").write_text('{"schema": 1, "kind": "exploration"}')
-    assert_is_user_error(run("report", tmp_path), "is a training run")
+    (tmp_path / "file").touch()
+    assert_is_user_error(run("report", tmp_path / "file"), "is a file")
     (tmp_path / "spec.json").write_text("{")
     assert_is_user_error(run("report", tmp_path), "is not JSON")

@@ -4,9 +4,21 @@ import shutil
 
 import pytest
 
+import ferries
+from bmdp.report.build import write_report
 from bmdp.report.page import page
-from bmdp.report.section import TableData
-from dials import BUDGETS, corridors, dialogues, drives, section, sections
+from bmdp.report.run import run_section
+from bmdp.report.section import Column, Table
+from dials import (
+    BUDGETS,
+    corridors,
+    dialogues,
+    drives,
+    forecast_only,
+    plugins,
+    section,
+    sections,
+)
 
 try:
     from playwright.sync_api import sync_playwright
@@ -47,8 +59,22 @@ def browser():
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "index.html"
-    path.write_text(page("Report", sections(), made="Made by a test."))
+    path.write_text(page("Report", sections(), made="Made by a test.", plugins=plugins()))
     return path
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Of a run on an environment that is not ours, of one from a log, and of a calibrated one."""
+    place = tmp_path_factory.mktemp("pages")
+    ferries.explored(place / "ferry")
+    ferries.from_log(place / "log")
+    ferries.calibrated(place / "calibrated", place / "ferry")
+    found = {}
+    for name, env in (("ferry", None), ("log", None), ("calibrated", ferries.ENV)):
+        told = run_section(place / name, anchor=name, env=env, n_episodes=200)
+        found[name] = write_report([told], place / name / "report", title=told.title).page
+    return found
 
 
 class Opener:
@@ -157,7 +183,7 @@ def test_it_says_whether_the_budget_was_kept(opened, tmp_path, cost, low, said):
     given = corridors()
     given["realised"]["cost"][1], given["realised"]["cost_low"][1] = cost, low
     path = tmp_path / "verdict.html"
-    path.write_text(page("Verdict", [section(dials=[given])], made="now"))
+    path.write_text(page("Verdict", [section(dials=[given])], made="now", plugins=plugins()))
     tab = opened(path)
     chip = dial(tab, "corridors").locator(".chip")
     assert texts(chip) == [said]
@@ -263,13 +289,11 @@ def test_a_finger_moves_the_slider(opened):
     assert texts(dial(tab, "corridors").locator(".big")) == ["1.00"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [PHONE, DESK])
-def test_nothing_overflows(opened, viewport, scheme):
-    tab = opened(viewport=viewport, color_scheme=scheme)
+def out_of_the_page(tab):
+    """By how much the page is too wide, and what leaves it."""
     for details in tab.locator("details").all():
         details.evaluate("one => one.open = true")
-    wide = tab.evaluate(
+    return tab.evaluate(
         """() => {
             const width = document.documentElement.clientWidth;
             const isOut = (one) => {
@@ -282,14 +306,19 @@ def test_nothing_overflows(opened, viewport, scheme):
             return [document.documentElement.scrollWidth - width, names];
         }"""
     )
-    assert wide == [0, []]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [PHONE, DESK])
+def test_nothing_overflows(opened, viewport, scheme):
+    assert out_of_the_page(opened(viewport=viewport, color_scheme=scheme)) == [0, []]
 
 
 def test_a_wide_table_scrolls_in_its_own_box(opened, tmp_path):
-    columns = [f"column {i}" for i in range(30)]
-    wide = TableData("wide", "Wide", columns, [["0.123456"] * 30])
+    columns = [Column(f"column {i}", [0.123456], ".6f") for i in range(30)]
+    wide = Table("wide", "Wide", columns)
     path = tmp_path / "wide.html"
-    path.write_text(page("Wide", [section(tables=[wide])], made="now"))
+    path.write_text(page("Wide", [section(tables=[wide])], made="now", plugins=plugins()))
     tab = opened(path, viewport=PHONE)
     box = tab.locator(".scroll")
     assert box.evaluate("one => one.scrollWidth > one.clientWidth")
@@ -485,7 +514,7 @@ def test_text_of_data_is_shown_as_text(opened, tmp_path):
     given = corridors() | {"title": evil}
     given["frontier"] = given["frontier"] | {"labels": [evil, evil]}
     path = tmp_path / "evil.html"
-    path.write_text(page("Evil", [section(dials=[given])], made=evil))
+    path.write_text(page("Evil", [section(dials=[given])], made=evil, plugins=plugins()))
     tab = opened(path)
     assert dial(tab, "corridors").locator("h3").inner_text() == evil
     assert evil in dial(tab, "corridors").locator(".mix-list").inner_text()
@@ -495,7 +524,7 @@ def test_text_of_data_is_shown_as_text(opened, tmp_path):
 def test_a_dial_that_cannot_be_drawn_says_so_and_others_are_drawn(opened, tmp_path):
     bad = corridors() | {"layout": {}}
     path = tmp_path / "bad.html"
-    path.write_text(page("Bad", [section(dials=[bad, corridors()])], made="now"))
+    path.write_text(page("Bad", [section(dials=[bad, corridors()])], made="now", plugins=plugins()))
     tab = opened(path)
     assert "This dial could not be drawn" in tab.locator(".dial").first.inner_text()
     assert tab.locator(".dial .big").count() == 1
@@ -504,7 +533,14 @@ def test_a_dial_that_cannot_be_drawn_says_so_and_others_are_drawn(opened, tmp_pa
 
 def test_a_dial_of_another_environment_has_its_charts(opened, tmp_path):
     path = tmp_path / "other.html"
-    path.write_text(page("Other", [section(dials=[corridors() | {"env": "other"}])], made="now"))
+    path.write_text(
+        page(
+            "Other",
+            [section(dials=[corridors() | {"env": "other"}])],
+            made="now",
+            plugins=plugins(),
+        )
+    )
     tab = opened(path)
     assert tab.locator(".dial .chart").count() == 2
     assert tab.locator(".dial .stage").count() == 0
@@ -516,3 +552,210 @@ def test_the_page_can_be_printed(opened):
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not tab.locator("#theme").is_visible()
     tab.emulate_media(media="screen", color_scheme="dark")
+
+
+def write(tmp_path, *dials):
+    path = tmp_path / "dial.html"
+    path.write_text(page("Dial", [section(dials=dials, films=[])], made="now"))
+    return path
+
+
+def test_a_dial_without_a_simulator_tells_forecasts(opened, tmp_path):
+    tab = opened(write(tmp_path, forecast_only()))
+    host = dial(tab, "corridors")
+    assert texts(host.locator(".tile dt")) == ["Asked", "Forecast cost", "Forecast reward"]
+    assert texts(host.locator(".tile .value")) == ["0.25", "0.300", "33.0"]
+    assert texts(host.locator(".chip")) == ["forecast: over by 0.050"]
+    slider(tab, "corridors").fill("2")
+    assert texts(host.locator(".chip")) == ["forecast: kept"]
+    slider(tab, "corridors").fill("0")
+    assert texts(host.locator(".chip")) == ["cheapest is played"]
+    assert "Forecast: cost 0.120, reward 19.0" in host.locator("[aria-live=polite]").text_content()
+    assert host.locator(".realised").count() == 0
+    assert "from held-out episodes" in host.locator("p.caption").first.inner_text()
+
+
+def test_a_state_can_be_chosen_and_its_frontier_and_mixture_are_shown(opened, tmp_path):
+    tab = opened(write(tmp_path, forecast_only()))
+    host, chart = dial(tab, "corridors"), dial(tab, "corridors").locator(".frontier-chart")
+    assert chart.locator(".vertex").count() == 2
+    assert chart.locator(".baseline, .baseline-point").count() == 2
+    assert "the log" in texts(host.locator(".v-frontier .key li"))
+    host.locator("select").select_option("1")
+    assert chart.locator(".vertex").count() == 3
+    assert chart.locator(".baseline, .baseline-point, .foretold").count() == 0
+    assert [text.split("cost")[0].strip() for text in texts(host.locator(".mix-list li"))] == [
+        "75 % of the time: b",
+        "25 % of the time: c",
+    ]
+    assert "7.00 at 0.40" in chart.get_attribute("aria-label")
+    host.locator("select").focus()
+    tab.keyboard.press("ArrowUp")  # by keyboard, too
+    assert chart.locator(".vertex").count() == 2
+
+
+def test_a_baseline_that_is_far_away_is_told_in_the_legend(opened, tmp_path):
+    given = forecast_only()
+    given["baselines"][1] |= {"costs": [90.0], "is_far": True}
+    tab = opened(write(tmp_path, given))
+    chart = dial(tab, "corridors").locator(".frontier-chart")
+    assert chart.locator(".baseline-point").count() == 0
+    legend = dial(tab, "corridors").locator(".v-frontier .key")
+    assert "the log, off the chart: cost 90.0, reward 25.0" in legend.inner_text()
+
+
+def bar_heights(tab, chart):
+    return chart.evaluate(
+        """one => [...one.querySelectorAll("g > g > rect:not(.ring)")].map((bar) =>
+            [bar.getAttribute("class"), Math.round(Number(bar.getAttribute("height")))])"""
+    )
+
+
+def test_actions_are_stacked_and_follow_the_budget(opened, tmp_path):
+    tab = opened(write(tmp_path, forecast_only()))
+    whole, steps = dial(tab, "corridors").locator(".shares").all()
+    tall = 196 - 24 - 40
+    assert bar_heights(tab, whole) == [
+        ["s0", tall],
+        ["s0", tall / 2],
+        ["s1", tall / 2],
+        ["s1", tall],
+    ]
+    assert bar_heights(tab, steps) == [[s, h] for h in (tall / 2, tall / 4) for s in ("s0", "s1")]
+    slider(tab, "corridors").fill("2")
+    assert bar_heights(tab, steps) == [["s1", tall], ["s1", tall / 2]]
+    assert "step 2: wait 0 %, go 50 %" in steps.get_attribute("aria-label")
+    assert texts(dial(tab, "corridors").locator(".deeds .key li")) == ["wait", "go"]
+    whole.click(position={"x": 45, "y": 100})
+    assert slider(tab, "corridors").input_value() == "0"
+
+
+@pytest.mark.parametrize("budgets", [[0.0], [0.0, 0.0004, 0.0008], [0.0, 150.0, 300.0]])
+def test_a_dial_of_any_size_is_drawn(opened, tmp_path, budgets):
+    given = forecast_only()
+    n = len(budgets)
+    for name in ("realised", "forecast"):
+        given[name] = {k: v if k == "source" else v[:n] for k, v in given[name].items()}
+    for place in (given, *given["states"]):
+        place["choices"] = place["choices"][:n]
+    given["actions"] |= {k: given["actions"][k][:n] for k in ("by_budget", "by_step")}
+    tab = opened(write(tmp_path, given | {"budgets": budgets}))
+    shown = dial(tab, "corridors").locator(".big")
+    slider(tab, "corridors").fill(str(n - 1))
+    assert float(shown.inner_text()) == pytest.approx(budgets[-1])
+    marks = texts(dial(tab, "corridors").locator(".scale .at"))
+    assert len(set(marks)) == n
+
+
+def test_a_policy_without_frontier_has_its_other_charts(opened, tmp_path):
+    given = forecast_only(status=["INFEASIBLE", "TIGHT", "SLACK"])
+    for name in ("frontier", "choices", "states"):
+        del given[name]
+    tab = opened(write(tmp_path, given))
+    assert dial(tab, "corridors").locator(".chart").count() == 4
+    assert dial(tab, "corridors").locator(".v-mixture").count() == 0
+    assert "just spent" in dial(tab, "corridors").locator(".status").inner_text()
+
+
+def test_a_plugin_that_fails_leaves_the_dials_alone(opened, tmp_path):
+    from bmdp.report.section import Plugin
+
+    broken = Plugin("corridors", ["const nextName = 1;", "throw new Error('broken plug-in');"])
+    path = tmp_path / "broken.html"
+    path.write_text(page("Broken", [section(films=[])], made="now", plugins=[broken]))
+    tab = opened(path)
+    assert texts(dial(tab, "corridors").locator(".big")) == ["0.25"]
+    assert "broken plug-in" in opened.errors.pop()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [PHONE, DESK])
+@pytest.mark.parametrize("name", ["ferry", "log", "calibrated"])
+def test_the_page_of_a_run_fits_and_fails_nowhere(opened, pages, name, viewport, scheme):
+    tab = opened(pages[name], viewport=viewport, color_scheme=scheme)
+    assert tab.locator(".dial:visible").count() == 1
+    assert out_of_the_page(tab) == [0, []]
+    assert opened.requests == [pages[name].as_uri()]
+
+
+def test_the_page_of_a_run_tells_what_was_measured(opened, pages):
+    tab = opened(pages["ferry"])
+    assert tab.title() == "ferry: a policy for tests/Ferry-v0"
+    host = dial(tab, "ferry")
+    assert texts(host.locator(".tile dt")) == [
+        *("Asked", "Realised cost", "Realised reward", "Forecast")
+    ]
+    slider(tab, "ferry").fill("0")
+    assert texts(host.locator(".tile .value")) == ["0.00", "0.000", "3.00", "3.00"]
+    assert texts(host.locator(".chip")) == ["budget kept"]
+    assert texts(host.locator(".deeds .key li")) == ["wait", "leave at once", "sleep"]
+    assert "Always: wait" in host.locator(".mix-list").inner_text()
+    legend = " ".join(texts(host.locator(".v-frontier .key li")))
+    for word in ("coin", "random actions", "exploration", "forecast", "realised"):
+        assert word in legend
+
+
+def test_the_page_of_a_run_goes_by_keyboard(opened, pages):
+    tab = opened(pages["ferry"], reduced_motion="reduce")
+    for _ in range(10):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.type") == "range":
+            break
+    tab.keyboard.press("End")
+    assert texts(dial(tab, "ferry").locator(".big")) == ["0.60"]
+    tab.keyboard.press("Tab")
+    before = dial(tab, "ferry").locator(".mix-list").inner_text()
+    tab.keyboard.press("ArrowDown")
+    assert dial(tab, "ferry").locator("select").input_value() == "1"
+    assert dial(tab, "ferry").locator(".mix-list").inner_text() != before
+
+
+def test_the_page_of_a_log_says_that_nothing_was_played(opened, pages):
+    tab = opened(pages["log"])
+    assert "no simulator" in tab.locator(".notes").inner_text()
+    assert texts(dial(tab, "log").locator(".tile dt"))[1] == "Forecast cost"
+    assert "log's own behaviour" in dial(tab, "log").locator(".v-frontier .key").inner_text()
+    assert tab.locator("#log h2").evaluate("one => one.textContent").startswith("log: ")
+
+
+@pytest.mark.parametrize("name", ["ferry", "log"])
+def test_without_scripts_the_page_of_a_run_has_figures_and_tables(opened, pages, name):
+    tab = opened(pages[name], java_script_enabled=False)
+    assert "need JavaScript" in tab.locator("noscript").inner_text()
+    assert tab.locator(".dial:visible").count() == 0
+    titles = texts(tab.locator("figure h3"))
+    assert {"Reward against cost", "What the policy does", "Learning"} <= set(titles)
+    assert tab.locator("figure svg:visible").count() == len(titles)
+    assert tab.locator("table:visible").count() >= 2
+
+
+HOSTILE = (
+    '</script><img src=x onerror="window.hacked=1">',
+    '"><svg onload=window.hacked=1>',
+    "{{7*7}} $\\frac{ \u202e \u2603 " + "long " * 60,
+)
+
+
+def test_hostile_names_are_shown_as_text_and_nothing_runs(opened, tmp_path):
+    ferries.register()
+    evil = HOSTILE[0]
+    folder = tmp_path / "<b>run{{7*7}}"
+    settings = {"names": HOSTILE, "note": evil}
+    ferries.explored(folder, env=settings)
+    ferries.retold(
+        folder, command=f"bmdp train {evil}", versions={evil: evil}, data={"files": [evil]}
+    )
+    told = run_section(folder, anchor="evil", n_episodes=50)
+    path = write_report([told], tmp_path / "report", title=told.title).page
+    tab = opened(path, viewport=PHONE)
+    assert tab.evaluate("window.hacked") is None
+    assert tab.locator("img, svg[onload], main b:not(.dial b)").count() == 0
+    assert texts(dial(tab, "evil").locator(".deeds .key li")) == [
+        " ".join(name.split()) for name in HOSTILE
+    ]
+    assert "<b>run{{7*7}}" in tab.locator("h1").inner_text()
+    for details in tab.locator("details").all():
+        details.evaluate("one => one.open = true")
+    assert evil in tab.locator(".facts").inner_text()
+    assert "{{7*7}}" in tab.locator(".facts").inner_text()
+    assert out_of_the_page(tab) == [0, []]

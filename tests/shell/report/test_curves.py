@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-import folders
-from bmdp.experiments.parts.measuring import evaluation_of
+from bmdp.evaluation.statistics import Interval
 from bmdp.frontier import upper_frontier
 from bmdp.report.curves import (
     ALONE,
@@ -15,15 +14,20 @@ from bmdp.report.curves import (
     rounds_figure,
     trade_off_figure,
 )
-from bmdp.report.published import published_curve
-from bmdp.report.series import budget_curve
+from bmdp.report.series import Curve, bare_curve, budget_curve
+from dials import evaluation
 
 COSTS, REWARDS = [[0.0, 0.5, 1.0], [0.2, 0.5, 0.8]], [9.0, 14.0, 19.0]
 
 
 def ours(*costs):
-    found = [evaluation_of(folders.evaluation(cost, REWARDS)) for cost in costs or COSTS]
+    found = [evaluation(cost, REWARDS) for cost in costs or COSTS]
     return Drawn(budget_curve("ours", found), FIRST)
+
+
+def student_half(values):
+    """Half of Student's 95 % interval of two means: 12.706 standard errors."""
+    return 12.7062047 * np.std(values, ddof=1) / np.sqrt(2)
 
 
 def lines(figure):
@@ -46,7 +50,7 @@ def test_points_are_at_their_means_and_the_frontier_is_drawn():
 
 def test_boxes_are_students_intervals_over_seeds():
     figure = trade_off_figure([ours()])
-    widths = [2 * folders.student_half(v) for v in zip(*COSTS, strict=True)]
+    widths = [2 * student_half(v) for v in zip(*COSTS, strict=True)]
     assert [box[2] for box in boxes(figure)] == pytest.approx(widths)
     assert [box[3] for box in boxes(figure)] == pytest.approx([0, 0, 0])
     assert [box[0] + box[2] / 2 for box in boxes(figure)] == pytest.approx([0.1, 0.5, 0.9])
@@ -58,13 +62,23 @@ def test_boxes_of_one_seed_are_over_its_episodes():
 
 
 def test_published_points_and_boxes_are_drawn_hollow():
-    curve = published_curve("slot-filling", "BFTQ")
+    cost, reward = (Interval(*np.array([[m], [m - 1], [m + 1]])) for m in (3.0, 20.0))
+    none = np.empty((0, 1))
+    curve = Curve("published", np.zeros(1), cost, reward, "published", 4, none, none)
     figure = trade_off_figure([Drawn(curve, FIRST_PUBLISHED)])
-    line = lines(figure)["BFTQ, published"]
-    assert line.get_xydata() == pytest.approx(np.stack([curve.cost.mean, curve.reward.mean], 1))
+    line = lines(figure)["published"]
+    assert line.get_xydata().tolist() == [[3.0, 20.0]]
     assert line.get_markerfacecolor() == "white"
-    assert boxes(figure)[0] == pytest.approx([0.0234 - 0.01196, 18.3403 - 2.729, 0.02392, 5.458])
+    assert boxes(figure)[0] == pytest.approx([2.0, 19.0, 2.0, 2.0])
     assert all(patch.get_facecolor()[3] == 0 for patch in figure.axes[0].patches)
+
+
+def test_a_forecast_has_no_boxes_and_no_bars():
+    forecast = Drawn(bare_curve("forecast", [0.0, 1.0], [0.1, 0.9], [1.0, 2.0]), FIRST)
+    assert boxes(trade_off_figure([forecast])) == []
+    figure = asked_figure([forecast])
+    assert lines(figure)["forecast"].get_xydata().tolist() == [[0.0, 0.1], [1.0, 0.9]]
+    assert all(len(c.get_segments()) == 0 for c in figure.axes[0].collections)
 
 
 def test_axes_show_all_means_and_boxes_that_leave_them_are_counted():
@@ -89,14 +103,14 @@ def test_boxes_can_be_left_out():
 
 
 def test_points_that_are_not_a_curve_are_named_and_not_joined():
-    curve = budget_curve("scripts", [evaluation_of(folders.evaluation(COSTS[0], REWARDS))])
+    curve = budget_curve("scripts", [evaluation(COSTS[0], REWARDS)])
     figure = trade_off_figure([Drawn(curve, ALONE, ["a", "b", "c"])])
     assert [text.get_text() for text in figure.axes[0].texts] == ["a", "b", "c"]
     assert lines(figure)["scripts"].get_linestyle() == "None"
 
 
 def test_a_name_too_near_to_another_is_left_out():
-    curve = budget_curve("", [evaluation_of(folders.evaluation([0, 0.001, 1], [9, 9.001, 19]))])
+    curve = budget_curve("", [evaluation([0, 0.001, 1], [9, 9.001, 19])])
     figure = trade_off_figure([Drawn(curve, ALONE, ["a", "b", "c"])])
     assert [text.get_text() for text in figure.axes[0].texts] == ["a", "c"]
 
@@ -109,7 +123,7 @@ def test_asked_is_drawn_against_paid_with_bars():
     assert found["optimum"].get_xydata().tolist() == [[0, 0.2], [0.2, 0.2], [0.8, 0.8], [1, 0.8]]
     (bars,) = figure.axes[0].collections
     heights = [np.ptp(segment[:, 1]) for segment in bars.get_segments()]
-    assert heights == pytest.approx([2 * folders.student_half(v) for v in zip(*COSTS, strict=True)])
+    assert heights == pytest.approx([2 * student_half(v) for v in zip(*COSTS, strict=True)])
     assert figure.axes[0].get_xlabel() == "budget asked for"
 
 

@@ -1,7 +1,7 @@
 import matplotlib
 import pytest
 
-from bmdp.report.drawing import new_figure, plane, png_of, svg_of
+from bmdp.report.drawing import literal, new_figure, plane, png_of, svg_of
 
 
 def figure():
@@ -39,3 +39,18 @@ def test_the_axes_of_the_plane_are_named():
 def test_pictures_have_their_format(save):
     content = save(figure())
     assert content.startswith(b"\x89PNG") if isinstance(content, bytes) else "<svg" in content
+
+
+@pytest.mark.parametrize(
+    "name", ["$\\frac{$", "$x", "_hidden", "a\nb", "\u2603 \U0001f600", "x" * 500, ""]
+)
+def test_any_name_can_be_drawn(name):
+    made = new_figure()
+    axes = made.subplots()
+    axes.bar([0], [1], label=literal(name))
+    handles, labels = axes.get_legend_handles_labels()
+    assert len(labels) == len(handles) == bool(name)
+    made.legend(handles, labels)
+    assert "<svg" in svg_of(made, "a")
+    assert png_of(made)
+    assert len(literal(name)) <= 40

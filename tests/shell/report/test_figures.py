@@ -1,9 +1,17 @@
+import numpy as np
 import pytest
 
-import folders
 from bmdp.frontier import hull_mixture, upper_frontier
-from bmdp.report.figures import curve_figure, frontier_figure, hull_figure
-from bmdp.report.reading import value_of
+from bmdp.report.figures import (
+    Hull,
+    Learning,
+    Shares,
+    curve_figure,
+    frontier_figure,
+    hull_figure,
+    learning_figure,
+    shares_figure,
+)
 
 COSTS, REWARDS = [0.0, 1.0, 2.0, 1.5], [0.0, 3.0, 4.0, 1.0]
 
@@ -70,7 +78,20 @@ def test_without_a_frontier_the_budgets_alone_are_drawn_and_named():
 
 
 def test_a_hull_has_the_points_of_each_action_and_the_mixture():
-    figure = hull_figure(value_of("hull", folders.hull()))
+    ends = np.array([0.0, 1.0]), np.array([0.0, 10.0])
+    hull = Hull(
+        state=(3.5, 0.5),
+        costs=np.array([0.0, 1.0, 0.5]),
+        rewards=np.array([0.0, 10.0, 1.0]),
+        action=(0, 1, 1),
+        handed_on=np.array([0.0, 1.0, 0.5]),
+        action_names=("stay", "go", "never"),
+        vertex_costs=ends[0],
+        vertex_rewards=ends[1],
+        budget=0.25,
+        mixture=hull_mixture(upper_frontier(*ends), 0.25),
+    )
+    figure = hull_figure(hull)
     points = {c.get_label(): c for c in figure.axes[0].collections}
     assert points["stay"].get_offsets().tolist() == [[0, 0]]
     assert points["go"].get_offsets().tolist() == [[1, 10], [0.5, 1]]
@@ -82,3 +103,60 @@ def test_a_hull_has_the_points_of_each_action_and_the_mixture():
     assert lines["_mixed"] == [[0, 0], [1, 10]]
     assert lines["mixture (tight, 25% upper)"] == [[0.25, 2.5]]
     assert [x for x, _ in lines["budget 0.25"]] == [0.25, 0.25]
+
+
+def bars(axes):
+    """Bottom and height of the bars of each action, by its name."""
+    return {
+        group.get_label(): [(round(b.get_y(), 6), round(b.get_height(), 6)) for b in group]
+        for group in axes.containers
+    }
+
+
+def test_shares_are_stacked_by_budget_and_by_step_at_one_budget():
+    by_step = np.array([[[1.0, 0.0], [0.5, 0.0]], [[0.25, 0.75], [0.1, 0.4]]])
+    shares = Shares(
+        ("wait", "$go"),
+        np.array([0.0, 0.5]),
+        np.array([[1.0, 0.0], [0.2, 0.8]]),
+        np.array([1.0, 2.0]),
+        by_step,
+    )
+    whole, single = shares_figure(shares, 1).axes
+    assert bars(whole) == {"wait": [(0, 1), (0, 0.2)], r"\$go": [(1, 0), (0.2, 0.8)]}
+    assert bars(single) == {"wait": [(0, 0.25), (0, 0.1)], r"\$go": [(0.25, 0.75), (0.1, 0.4)]}
+    assert "0.5" in single.get_xlabel()
+
+
+def test_shares_without_steps_have_one_part():
+    shares = Shares(("a",), np.array([0.0]), np.array([[1.0]]), np.ones(1), np.ones((1, 1, 1)))
+    assert len(shares_figure(shares, 0).axes) == 1
+
+
+def learning(**changes):
+    n = 4
+    parts = {"error": np.arange(1.0, 5), "loss": np.ones(n), "change": np.full(n, np.nan)}
+    parts |= {"reward": np.arange(8.0).reshape(n, 2), "cost": np.zeros((n, 2))}
+    return Learning([0, 2], **(parts | changes))
+
+
+def test_learning_has_a_panel_for_what_is_known_and_marks_rounds():
+    figure = learning_figure(learning())
+    assert [axes.get_title("left").split()[0] for axes in figure.axes] == [
+        "error",
+        "reward",
+        "cost",
+    ]
+    errors, rewards, _ = figure.axes
+    assert [list(line.get_ydata()) for line in errors.get_lines()][1:] == [
+        [1, 2, 3, 4],
+        [1, 1, 1, 1],
+    ]
+    assert errors.get_lines()[0].get_xdata()[0] == 2.5  # where the second round begins
+    assert errors.get_yscale() == "log"
+    assert rewards.get_lines()[2].get_ydata().tolist() == [1, 3, 5, 7]
+    assert len(learning_figure(learning(change=np.ones(4))).axes) == 4
+
+
+def test_errors_of_zero_are_drawn_on_a_plain_scale():
+    assert learning_figure(learning(error=np.zeros(4))).axes[0].get_yscale() == "linear"

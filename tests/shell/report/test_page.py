@@ -6,17 +6,27 @@ import json
 import math
 import re
 from html.parser import HTMLParser
-from importlib import resources
 
 import pytest
 
-from bmdp.errors import DataError
-from bmdp.report.page import SCRIPTS, STYLES, page
-from bmdp.report.section import Picture, TableData
-from dials import SVG, corridors, film, picture, section, sections, table
+from bmdp.errors import ConfigError, DataError
+from bmdp.report.page import MOST_ROWS, page
+from bmdp.report.section import Column, Plugin, Table
+from dials import (
+    corridors,
+    dialogues,
+    film,
+    forecast_only,
+    picture,
+    plugin,
+    plugins,
+    section,
+    sections,
+    table,
+)
 
 MADE = "Made by a test."
-EVIL = "</script><script>alert(1)</script><!-- <b>&amp;\u2028"
+EVIL = "</script><script>alert(1)</script><!-- <b>&amp;\u2028 {{ 7*7 }} {% raw %}"
 
 
 class Reader(HTMLParser):
@@ -50,8 +60,8 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def read(*given, title="Report"):
-    return Reader(page(title, given, made=MADE))
+def read(*given, title="Report", with_plugins=()):
+    return Reader(page(title, given, made=MADE, plugins=with_plugins))
 
 
 def text_of(reader):
@@ -59,7 +69,7 @@ def text_of(reader):
 
 
 def test_every_element_that_is_opened_is_closed():
-    assert Reader(page("Report", sections(), made=MADE)).open == []
+    assert Reader(page("Report", sections(), made=MADE, plugins=plugins())).open == []
 
 
 def test_a_section_says_what_it_is_about():
@@ -69,7 +79,7 @@ def test_a_section_says_what_it_is_about():
 
 
 def test_contents_lead_to_every_section():
-    reader = Reader(page("Report", sections(), made=MADE))
+    reader = Reader(page("Report", sections(), made=MADE, plugins=plugins()))
     links = {a["href"] for a in reader.all("a")}
     ids = [a["id"] for a in reader.all("section")]
     assert ids == ["corridors", "slot-filling", "driving"]
@@ -77,7 +87,23 @@ def test_contents_lead_to_every_section():
 
 
 def test_contents_count_what_there_is():
-    assert "1 dial, 1 film, 1 figure, 1 table" in text_of(read(section()))
+    hidden = table("hidden", columns=[Column("a", [1.0], "")])
+    other = section("other", films=[], pictures=[], tables=[table("shown"), hidden])
+    told = text_of(read(section(), other))
+    assert "1 dial, 1 film, 1 figure, 1 table" in told
+    assert "On other 1 dial, 1 table" in told
+
+
+def test_a_page_of_one_section_has_no_contents_and_says_its_title_once():
+    reader = read(section(), title="On corridors")
+    assert not reader.all("nav")
+    assert [a.get("class") for a in reader.all("h2")] == ["unseen"]
+
+
+def test_notes_are_told():
+    reader = read(section(notes=["seed 3 is missing", EVIL]))
+    assert "Good to know seed 3 is missing" in text_of(reader)
+    assert EVIL in reader.texts
 
 
 def test_dials_and_films_can_be_read_back():
@@ -97,8 +123,9 @@ def test_text_in_data_cannot_end_its_element():
     "given",
     [
         section(facts={EVIL: EVIL}),
-        section(tables=[TableData("t", EVIL, [EVIL], [[EVIL]], EVIL)]),
-        section(pictures=[Picture("p", EVIL, EVIL, f'"{EVIL}', SVG)]),
+        section(tables=[table(title=EVIL, columns=[Column(EVIL, [EVIL], "s")], note=EVIL)]),
+        section(pictures=[picture(title=EVIL, caption=EVIL, alt=f'"{EVIL}')]),
+        section(notes=[EVIL], question=EVIL, answer=EVIL),
     ],
 )
 def test_text_stays_text(given):
@@ -106,10 +133,28 @@ def test_text_stays_text(given):
     assert len(reader.all("script")) == 3  # of the dial, of the film, and ours
     assert not reader.all("b")
     assert "<b>&amp;" in text_of(reader)
+    assert "49" not in "".join(text for text in reader.texts if "7*7" in text)
+
+
+def test_a_plugin_is_there_if_a_dial_or_film_names_its_environment():
+    marked = [Plugin(env, [f"// of {env}"], [f"/* of {env} */"]) for env in ("corridors", "chess")]
+    text = page("Report", [section(dials=[])], made=MADE, plugins=marked)
+    assert "// of corridors" in text
+    assert "/* of corridors */" in text
+    assert "of chess" not in text
+    assert "// of corridors" not in page("R", [section(dials=[], films=[])], made=MADE)
+
+
+@pytest.mark.parametrize(
+    "bad", [Plugin("corridors", ["'</SCRIPT>'"]), Plugin("corridors", [], ["</style>"])]
+)
+def test_a_plugin_that_would_end_its_element_is_refused(bad):
+    with pytest.raises(ConfigError, match="must not have </s"):
+        read(section(), with_plugins=[bad])
 
 
 def test_only_our_script_may_run_and_nothing_is_fetched():
-    text = page("Report", sections(), made=MADE)
+    text = page("Report", sections(), made=MADE, plugins=plugins())
     reader = Reader(text)
     policy = next(m["content"] for m in reader.all("meta") if "http-equiv" in m)
     digest = hashlib.sha256(reader.scripts[""].encode()).digest()
@@ -130,20 +175,16 @@ def test_names_in_pictures_stay_inside_them():
     ids = re.findall(r'\sid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     for i in range(2):
-        assert f'href="#corridors-{i}-dot"' in text
-        assert f"url(#corridors-{i}-clip)" in text
-        assert f"#corridors-{i}{{*{{stroke-linejoin: round}}}}" in text
+        inner = re.search(rf'<svg id="corridors-{i}".*?</svg>', text, re.DOTALL)[0]
+        used = re.findall(r'(?:href="|url\()#([^")]+)', inner)
+        assert used
+        assert set(used) <= set(re.findall(r'\sid="([^"]+)"', inner))
+        assert re.search(rf"<style[^>]*>#corridors-{i}\{{", inner)
 
 
 def test_a_picture_has_a_text_alternative():
     svg = read(section()).all("svg")[0]
     assert (svg["role"], svg["aria-label"]) == ("img", "A rising line.")
-
-
-def test_a_picture_that_is_none_is_refused():
-    bad = Picture("curve", "t", "c", "a", "<p>no picture</p>")
-    with pytest.raises(DataError, match=r"picture 'curve' must be an SVG document"):
-        read(section(pictures=[bad]))
 
 
 def test_columns_of_numbers_stand_on_the_right():
@@ -152,8 +193,16 @@ def test_columns_of_numbers_stand_on_the_right():
 
 
 def test_a_table_without_rows_keeps_its_columns():
-    empty = TableData("none", "Nothing", ["a", "b"], [])
+    empty = Table("none", "Nothing", [Column("a", []), Column("b", [])])
     assert len(read(section(tables=[empty])).all("th")) == 2
+
+
+@pytest.mark.parametrize(("n_rows", "folded"), [(MOST_ROWS, False), (MOST_ROWS + 1, True)])
+def test_a_long_table_is_folded(n_rows, folded):
+    long = Table("long", "Long", [Column("a", list(range(n_rows)), "d")])
+    reader = read(section(tables=[long], facts={}))
+    assert bool(reader.all("details")) == folded
+    assert len(reader.all("tr")) == n_rows + 1
 
 
 @pytest.mark.parametrize(("n_facts", "opened"), [(6, True), (7, False)])
@@ -174,13 +223,9 @@ def test_the_same_sections_give_the_same_text():
 
 def test_the_code_of_a_page_is_small():
     bare = section(facts={}, pictures=[], tables=[], dials=[], films=[])
-    assert len(page("R", [bare], made=MADE).encode()) < 120_000
-
-
-def test_a_page_has_every_script_and_style():
-    folder = resources.files("bmdp.report") / "assets"
-    found = [f.name for f in folder.iterdir() if f.name.endswith((".js", ".css"))]
-    assert sorted(found) == sorted(SCRIPTS + STYLES)
+    assert len(page("R", [bare], made=MADE, plugins=plugins()).encode()) < 60_000
+    every = section(dials=[corridors() | {"env": env} for env in ("corridors", "two-way")])
+    assert len(page("R", [every], made=MADE, plugins=plugins()).encode()) < 120_000
 
 
 def test_a_page_of_nothing_is_refused():
@@ -190,7 +235,7 @@ def test_a_page_of_nothing_is_refused():
 
 @pytest.mark.parametrize("anchor", ["", "1st", "a b", 'a"b', "a<b"])
 def test_an_anchor_that_is_no_name_is_refused(anchor):
-    with pytest.raises(DataError, match=r"anchor must be letters.*at \[0\]"):
+    with pytest.raises(DataError, match=r"anchor: .* got .* at \[0\]"):
         read(section(anchor))
 
 
@@ -199,35 +244,83 @@ def test_an_anchor_is_given_once():
         read(section("twice"), section("twice"))
 
 
-def test_a_row_of_the_wrong_length_is_refused():
-    bad = TableData("short", "t", ["a", "b"], [["1", "2"], ["3"]])
-    with pytest.raises(DataError, match=r"table 'short' must have 2 cells.*got 1 at \[1\]"):
-        read(section(tables=[table(), bad]))
+@pytest.mark.parametrize("name", ["../out", "a b", ""])
+def test_a_name_of_a_file_that_is_none_is_refused(name):
+    with pytest.raises(DataError, match=r"tables: .* at \[1\]"):
+        read(section(tables=[table(), table(name)]))
+    with pytest.raises(DataError, match=r"pictures: .* again at \[1\]"):
+        read(section(pictures=[picture(), picture()]))
+
+
+def test_columns_of_a_table_are_of_the_same_length():
+    with pytest.raises(DataError, match=r"'b' of table 'short' must have 2 cells.* got 1"):
+        Table("short", "t", [Column("a", ["1", "2"], "s"), Column("b", ["3"], "s")])
+
+
+def changed(*path, to):
+    """A dial with something in it replaced."""
+    given = json.loads(json.dumps(forecast_only(episodes=[[], [], []])))
+    *way, last = path
+    inner = given
+    for step in way:
+        inner = inner[step]
+    if to is None:
+        del inner[last]
+    else:
+        inner[last] = to
+    return given
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("path", "to", "told"),
     [
-        ({"choices": []}, "choices of a dial of 'corridors' .* 3 budgets; got 0"),
-        ({"episodes": [[]]}, "episodes of a dial .* got 1"),
-        ({"realised": {}}, "realised cost of a dial .* got 0"),
-        ({"budgets": []}, "budgets of a dial .* must increase"),
-        ({"budgets": [0.0, 0.5, 0.5]}, "budgets of a dial .* must increase"),
-        ({"title": math.nan}, "corridors-dial-0 must be what JSON can say"),
-        ({"title": object()}, "corridors-dial-0 must be what JSON can say"),
+        (["budgets"], None, "budgets must be there"),
+        (["budgets"], [], "budgets must increase"),
+        (["budgets"], [0.0, 0.5, 0.5], "budgets must increase"),
+        (["budgets"], "abc", "budgets must be a list"),
+        (["budgets", 1], "x", r"budgets\[1\] must be a number; got 'x'"),
+        (["realised"], None, "realised must be values by name"),
+        (["realised", "cost_low"], None, "realised.cost_low must be there"),
+        (["realised", "cost"], [1.0], "realised.cost must have 3 entries; got 1"),
+        (["forecast", "cost", 2], True, r"forecast.cost\[2\] must be a number"),
+        (["forecast", "reward"], None, "forecast.reward must be there"),
+        (["choices"], [], "choices must have 3 entries; got 0"),
+        (["choices"], None, "frontier must come with choices"),
+        (["choices", 1, "upper"], 2, r"choices\[1\].upper must be a vertex, 0 to 1; got 2"),
+        (["choices", 1, "p_upper"], None, r"choices\[1\].p_upper must be a number"),
+        (["choices", 0, "status"], "FINE", r"choices\[0\].status must be one of .*'FINE'"),
+        (["frontier", "costs"], [], "frontier"),
+        (["frontier", "labels"], ["one"], "frontier.labels must be 2; got 1"),
+        (["states", 1, "name"], None, r"states\[1\] must have name"),
+        (["states", 1, "choices", 2, "lower"], 9, r"states\[1\].choices\[2\].lower .*got 9"),
+        (["actions", "by_budget", 1], [0.5], "actions.by_budget.1 must have 2 entries; got 1"),
+        (["actions", "by_step", 2], [], r"actions.by_step\[2\] must have 2 steps; got 0"),
+        (["actions", "names"], "wait", "actions.names must be a list"),
+        (["baselines", 0, "costs"], "x", r"baselines\[0\].costs must be a list"),
+        (["episodes"], [[]], "episodes must have 3 entries; got 1"),
+        (["gamma"], "x", "gamma must be a number"),
     ],
 )
-def test_a_dial_that_does_not_fit_is_refused(change, message):
-    with pytest.raises(DataError, match=message):
-        read(section(dials=[corridors() | change]))
+def test_a_dial_that_does_not_fit_is_refused(path, to, told):
+    read(section(dials=[corridors(), forecast_only()], films=[]))  # these do
+    with pytest.raises(DataError, match=rf"dial \[0\] of 'corridors': .*{told}"):
+        read(section(dials=[changed(*path, to=to)]))
 
 
-def test_a_dial_with_something_missing_says_what():
-    bad = {name: value for name, value in corridors().items() if name not in ("env", "choices")}
-    with pytest.raises(DataError, match="env, choices missing"):
-        read(section(dials=[bad]))
+@pytest.mark.parametrize("title", [math.nan, object()])
+def test_a_dial_is_what_json_can_say(title):
+    with pytest.raises(DataError, match="corridors-dial-0 must be what JSON can say"):
+        read(section(dials=[corridors() | {"title": title}]))
 
 
 def test_a_film_without_rounds_is_refused():
-    with pytest.raises(DataError, match="must have rounds"):
+    with pytest.raises(DataError, match=r"film \[0\] of 'corridors' must have rounds"):
         read(section(films=[film() | {"rounds": []}]))
+
+
+def test_the_plugin_of_one_task_leaves_those_of_others_out():
+    given = section(dials=[dialogues()], films=[])
+    text = page("R", [given], made=MADE, plugins=plugins())
+    assert "dialogueStage" in text
+    assert "corridorsStage" not in text
+    assert page("R", [given], made=MADE, plugins=[plugin("slot-filling")]) == text

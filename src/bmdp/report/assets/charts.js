@@ -33,6 +33,7 @@ const points = (xs, ys) => xs.map((x, i) => `${x.toFixed(1)},${ys[i].toFixed(1)}
 /** An interval of values with room around them, from zero where that is near. */
 function span(values, { room = 0.06, zero = false } = {}) {
   const all = known(values);
+  if (all.length === 0) return [0, 1];
   let low = Math.min(...all);
   let high = Math.max(...all);
   if (zero || (low > 0 && low < 0.35 * high)) low = Math.min(low, 0);
@@ -42,6 +43,7 @@ function span(values, { room = 0.06, zero = false } = {}) {
 }
 
 function path(layer, name, xs, ys) {
+  if (xs.length === 0) return;
   layer.append(svg("polyline", { class: name, points: points(xs, ys) }));
 }
 
@@ -62,57 +64,104 @@ function cross(layer, { x, y, low, high, left, right }) {
 
 const diamond = (x, y, r) => `${x},${y - r} ${x + r},${y} ${x},${y + r} ${x - r},${y}`;
 
-/** Frontier at the start, the true one, the mixture and what came of it. */
+/** Reward against cost: the frontier of a state, the mixture there, and what came of the whole policy. */
 function frontierChart(data, choose) {
-  const { frontier, truth, budgets, choices, realised } = data;
-  const costs = [...frontier.costs, ...budgets, ...realised.cost_high, ...(truth?.costs ?? [])];
-  const rewards = [...frontier.rewards, ...realised.reward_low, ...realised.reward_high, ...(truth?.rewards ?? [])];
-  const x = span(costs, { zero: true, room: 0.02 });
-  const y = span(rewards);
+  const { truth, budgets, realised, forecast } = data;
+  const baselines = (data.baselines ?? []).map((one, i) => ({ ...one, kind: i })).filter((one) => !one.is_far);
+  const digits = digitsOf(budgets);
   let index = 0;
+  let at = { frontier: data.frontier, choices: data.choices, isStart: true };
   let place = null;
-  const chart = drawing(290, draw, { class: "chart frontier-chart" });
+  const chart = drawing(330, draw, { class: "chart frontier-chart" });
+  const whole = () => (at.isStart ? [realised, forecast].filter(Boolean) : []);
+  const curves = () => (at.isStart ? [truth, ...baselines] : []).concat(at.frontier).filter(Boolean);
 
+  function range(name) {
+    const means = whole().flatMap((one) => ["", "_low", "_high"].flatMap((end) => one[name + end] ?? []));
+    return [...means, ...curves().flatMap((curve) => curve[`${name}s`])];
+  }
   function draw(node, width, height) {
+    const x = span([...range("cost"), ...budgets], { zero: true, room: 0.03 });
+    const y = span(range("reward"));
     place = axes(node, { width, height }, { x, y, xName: "expected cost", yName: "expected reward" });
     const { layer, toX, toY, top, bottom } = place;
     const map = (curve) => [curve.costs.map(toX), curve.rewards.map(toY)];
-    if (truth) path(layer, "truth", ...map(truth));
-    const [xs, ys] = map(frontier);
-    path(layer, "predicted", xs, ys);
-    xs.forEach((cx, i) => layer.append(svg("circle", { class: "vertex", cx, cy: ys[i], r: 3.5 })));
-    const [choice, asked] = [choices[index], toX(budgets[index])];
+    if (at.isStart) {
+      if (truth) path(layer, "truth", ...map(truth));
+      for (const one of baselines) drawBaseline(layer, one, place);
+      for (const [found, kind] of [[forecast, "foreseen"], [realised, "course"]]) {
+        const seen = found ? budgets.map((_, i) => i).filter((i) => isNumber(found.cost[i]) && isNumber(found.reward[i])) : [];
+        path(layer, kind, seen.map((i) => toX(found.cost[i])), seen.map((i) => toY(found.reward[i])));
+      }
+    }
+    const asked = toX(budgets[index]);
     layer.append(svg("line", { class: "asked", x1: asked, x2: asked, y1: top, y2: bottom }));
-    const ends = [choice.lower, choice.upper];
-    path(layer, "chosen", ends.map((i) => xs[i]), ends.map((i) => ys[i]));
-    for (const i of new Set(ends)) layer.append(svg("circle", { class: "end", cx: xs[i], cy: ys[i], r: 6 }));
-    layer.append(svg("circle", { class: "mixture", cx: toX(choice.cost), cy: toY(choice.reward), r: 9 }));
-    const at = (name) => (isNumber(realised[name][index]) ? realised[name][index] : null);
-    if (at("cost") !== null && at("reward") !== null) {
-      const [cx, cy] = [toX(at("cost")), toY(at("reward"))];
+    if (at.frontier) drawMixture(layer, map(at.frontier), at.choices[index], toX, toY);
+    if (!at.isStart) return;
+    if (forecast && isNumber(forecast.cost[index])) {
+      layer.append(svg("circle", { class: "foretold", cx: toX(forecast.cost[index]), cy: toY(forecast.reward[index]), r: 6 }));
+    }
+    const of = (name) => (isNumber(realised[name][index]) ? realised[name][index] : null);
+    if (of("cost") !== null && of("reward") !== null) {
+      const bound = (name, to) => (of(name) === null ? null : to(of(name)));
+      const [cx, cy] = [toX(of("cost")), toY(of("reward"))];
       const across = { left: bound("cost_low", toX), right: bound("cost_high", toX) };
       cross(layer, { x: cx, y: cy, low: bound("reward_low", toY), high: bound("reward_high", toY), ...across });
       layer.append(svg("polygon", { class: "realised", points: diamond(cx, cy, 6.5) }));
     }
   }
-  function bound(name, map) {
-    return isNumber(realised[name][index]) ? map(realised[name][index]) : null;
+  function say() {
+    const cost = (value) => fixed(value, digits);
+    const told = [];
+    if (at.frontier) {
+      const [{ costs, rewards }, c] = [at.frontier, at.choices[index]];
+      told.push(
+        `Frontier: reward ${brief(rewards[0])} at cost ${cost(costs[0])} up to ${brief(rewards.at(-1))} at ${cost(costs.at(-1))}.`,
+        `At budget ${cost(budgets[index])} the mixture promises cost ${cost(c.cost)} and reward ${brief(c.reward)}.`,
+      );
+    }
+    if (at.isStart && forecast) told.push(`Forecast at budget ${cost(budgets[index])}: cost ${cost(forecast.cost[index])}, reward ${brief(forecast.reward[index])}.`);
+    if (at.isStart) told.push(`Realised at budget ${cost(budgets[index])}: cost ${cost(realised.cost[index])}, reward ${brief(realised.reward[index])}.`);
+    chart.say(told.join(" "));
   }
   dragging(chart.node, () => place, budgets, choose);
   return {
     node: chart.node,
     show(i) {
       index = i;
-      const c = choices[i];
-      chart.say(
-        `Frontier at the start: reward ${brief(frontier.rewards[0])} at cost ${fixed(frontier.costs[0])} up to ` +
-          `${brief(frontier.rewards.at(-1))} at ${fixed(frontier.costs.at(-1))}. At budget ${fixed(budgets[i])} the mixture ` +
-          `promises cost ${fixed(c.cost)} and reward ${brief(c.reward)}; realised are cost ${fixed(realised.cost[i])} ` +
-          `and reward ${brief(realised.reward[i])}.`,
-      );
+      say();
+      chart.again();
+    },
+    /** Shows another state. */
+    go(to) {
+      at = to;
+      say();
       chart.again();
     },
   };
+}
+
+/** The vertices of a state, and the two that are mixed. */
+function drawMixture(layer, [xs, ys], choice, toX, toY) {
+  path(layer, "predicted", xs, ys);
+  xs.forEach((cx, i) => layer.append(svg("circle", { class: "vertex", cx, cy: ys[i], r: 3.5 })));
+  const ends = [choice.lower, choice.upper];
+  path(layer, "chosen", ends.map((i) => xs[i]), ends.map((i) => ys[i]));
+  for (const i of new Set(ends)) layer.append(svg("circle", { class: "end", cx: xs[i], cy: ys[i], r: 6 }));
+  layer.append(svg("circle", { class: "mixture", cx: toX(choice.cost), cy: toY(choice.reward), r: 9 }));
+}
+
+/** Something to compare with: a line, or a point with its interval. */
+function drawBaseline(layer, { name, kind, costs, rewards, ...ends }, { toX, toY }) {
+  const [xs, ys] = [costs.map(toX), rewards.map(toY)];
+  if (xs.length > 1) return path(layer, "baseline", xs, ys);
+  const [x, y] = [xs[0], ys[0]];
+  const to = (end, map) => (isNumber(ends[end]) ? map(ends[end]) : null);
+  const shape = kind % 2 ? `${x},${y - 6} ${x + 6},${y + 5} ${x - 6},${y + 5}` : `${x - 5},${y - 5} ${x + 5},${y - 5} ${x + 5},${y + 5} ${x - 5},${y + 5}`;
+  const group = svg("g", { class: "baseline-point" }, svg("title", {}, name));
+  cross(group, { x, y, left: to("cost_low", toX), right: to("cost_high", toX), low: to("reward_low", toY), high: to("reward_high", toY) });
+  group.append(svg("polygon", { points: shape }));
+  layer.append(group);
 }
 
 /** Lets a pointer choose the budget nearest to where it is. */
@@ -134,16 +183,16 @@ function dragging(node, place, budgets, choose) {
   }
 }
 
-/** Asked against realised cost: on the diagonal the dial tells the truth. */
-function honestyChart({ budgets, realised }, choose) {
-  const costs = [...budgets, ...realised.cost, ...realised.cost_high];
-  const range = span(costs, { zero: true, room: 0.03 });
+/** Asked against realised or forecast cost: on the diagonal the dial tells the truth. */
+function honestyChart({ budgets, realised, forecast }, choose) {
+  const digits = digitsOf(budgets) + 1;
+  const range = span([...budgets, ...realised.cost, ...realised.cost_high, ...(forecast?.cost ?? [])], { zero: true, room: 0.03 });
   let index = 0;
   let place = null;
   const chart = drawing(216, draw, { class: "chart" });
 
   function draw(node, width, height) {
-    const names = { xName: "asked budget", yName: "realised cost", yTicks: 4 };
+    const names = { xName: "budget asked for", yName: "expected cost", yTicks: 4 };
     place = axes(node, { width, height }, { x: range, y: range, ...names });
     const { layer, toX, toY, top, bottom } = place;
     path(layer, "truth", range.map(toX), range.map(toY));
@@ -152,10 +201,13 @@ function honestyChart({ budgets, realised }, choose) {
       if (!isNumber(low) || !isNumber(high)) return;
       layer.append(svg("line", { class: "whisker", x1: toX(budget), x2: toX(budget), y1: toY(low), y2: toY(high) }));
     });
-    const seen = budgets.map((budget, i) => i).filter((i) => isNumber(realised.cost[i]));
-    path(layer, "course", seen.map((i) => toX(budgets[i])), seen.map((i) => toY(realised.cost[i])));
+    for (const [costs, kind] of [[forecast?.cost ?? [], "foreseen"], [realised.cost, "course"]]) {
+      const seen = budgets.map((_, i) => i).filter((i) => isNumber(costs[i]));
+      path(layer, kind, seen.map((i) => toX(budgets[i])), seen.map((i) => toY(costs[i])));
+    }
     const asked = toX(budgets[index]);
     layer.append(svg("line", { class: "asked", x1: asked, x2: asked, y1: top, y2: bottom }));
+    if (isNumber(forecast?.cost[index])) layer.append(svg("circle", { class: "foretold", cx: asked, cy: toY(forecast.cost[index]), r: 6 }));
     if (isNumber(realised.cost[index])) {
       layer.append(svg("polygon", { class: "realised", points: diamond(asked, toY(realised.cost[index]), 7) }));
     }
@@ -165,7 +217,45 @@ function honestyChart({ budgets, realised }, choose) {
     node: chart.node,
     show(i) {
       index = i;
-      chart.say(`Asked against realised cost: at budget ${fixed(budgets[i])} the cost is ${fixed(realised.cost[i], 3)}.`);
+      const foretold = forecast ? `, forecast ${fixed(forecast.cost[i], digits)}` : "";
+      chart.say(`Asked against paid: at budget ${fixed(budgets[i], digits - 1)} the realised cost is ${fixed(realised.cost[i], digits)}${foretold}.`);
+      chart.again();
+    },
+  };
+}
+
+/** Shares of actions as stacked bars at places on an axis. */
+function sharesChart({ names, xs, xName, yName, told }, choose = null) {
+  let [index, columns] = [0, []];
+  let place = null;
+  const gap = Math.min(...xs.slice(1).map((x, i) => x - xs[i]), Infinity);
+  const wide = Number.isFinite(gap) ? gap : 1;
+  const x = [xs[0] - wide / 2, xs.at(-1) + wide / 2];
+  const chart = drawing(196, draw, { class: "chart shares" });
+
+  function draw(node, width, height) {
+    place = axes(node, { width, height }, { x, y: [0, 100], xName, yName, yTicks: 2, xStep: choose ? 0 : 1 });
+    const { layer, toX, toY } = place;
+    const half = Math.max((toX(wide) - toX(0)) * 0.43, 0.5);
+    columns.forEach((shares, i) => {
+      let below = 0;
+      const bar = svg("g", { class: choose && i === index ? "now" : null });
+      shares.forEach((share, k) => {
+        const box = { x: toX(xs[i]) - half, width: 2 * half, y: toY(100 * (below + share)), height: Math.max(toY(0) - toY(100 * share), 0) };
+        below += share;
+        if (share > 0) bar.append(svg("rect", { class: `s${k}`, ...box }, svg("title", {}, `${told(i)}: ${names[k]} ${percent(share)}`)));
+      });
+      if (choose && i === index) bar.append(svg("rect", { class: "ring", x: toX(xs[i]) - half - 2, width: 2 * half + 4, y: toY(100) - 2, height: toY(0) - toY(100) + 4 }));
+      layer.append(bar);
+    });
+  }
+  if (choose) dragging(chart.node, () => place, xs, choose);
+  return {
+    node: chart.node,
+    show(i, to) {
+      [index, columns] = [i, to];
+      const rows = choose ? [[told(i), to[i]]] : [[told(0), to[0]], [told(to.length - 1), to.at(-1)]];
+      chart.say(rows.map(([when, shares]) => `${when}: ${names.map((name, k) => `${name} ${percent(shares[k])}`).join(", ")}.`).join(" "));
       chart.again();
     },
   };

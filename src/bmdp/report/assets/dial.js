@@ -1,36 +1,52 @@
 // The dial: a slider for the budget, and all that follows from it.
 
-const STAGES = {
-  corridors: ["What it does: ways on the map", corridorsStage],
-  "slot-filling": ["What it does: the dialogue", dialogueStage],
-  "two-way": ["What it does: the drive", roadStage],
-};
+const STAGES = new Map(); // what draws episodes, by environment
+const PARTS = new Map(); // what fills the places of a kind
+
+/** Draws the episodes of an environment: `make(data)` returns `{node, show(i)}`. */
+function addStage(env, title, make) {
+  STAGES.set(env, [title, make]);
+}
+
+/** Fills every `[data-KIND]`: `mount(host, data)`. */
+function addPart(kind, mount) {
+  PARTS.set(kind, mount);
+}
+
 const WORDS = {
   TIGHT: "Two choices are mixed so that the budget is just spent.",
   SLACK: "More than can be used: the best paid is played.",
   INFEASIBLE: "Below what can be promised: the cheapest is played.",
 };
+const statusOf = ({ choices, status }, i) => status?.[i] ?? choices?.[i].status;
+const isPlayed = ({ realised }) => realised.cost.some(isNumber) || realised.reward.some(isNumber);
 
-/** Whether the realised cost keeps to the budget, in a few words, and of what kind that is. */
+/** Whether the cost keeps to the budget, in a few words, and of what kind that is. */
 function verdict(data, i) {
-  const { budgets, realised, choices } = data;
-  if (choices[i].status === "INFEASIBLE") return ["cheapest is played", "some"];
-  if (!isNumber(realised.cost[i])) return ["not measured", "plain"];
+  const { budgets, realised, forecast } = data;
+  const slip = 0.0005 * Math.max(...budgets.map(Math.abs));
+  const digits = digitsOf(budgets) + 1;
+  if (statusOf(data, i) === "INFEASIBLE") return ["cheapest is played", "some"];
+  if (!isNumber(realised.cost[i])) {
+    if (isPlayed(data) || !isNumber(forecast?.cost[i])) return ["not measured", "plain"];
+    const over = forecast.cost[i] - budgets[i];
+    return over <= slip ? ["forecast: kept", "plain"] : [`forecast: over by ${fixed(over, digits)}`, "some"];
+  }
   const over = realised.cost[i] - budgets[i];
   const low = realised.cost_low[i] ?? realised.cost[i];
-  if (over <= 0.0005) return ["budget kept", "good"];
-  return low > budgets[i] ? [`over by ${fixed(over, 3)}`, "bad"] : ["within noise", "plain"];
+  if (over <= slip) return ["budget kept", "good"];
+  return low > budgets[i] ? [`over by ${fixed(over, digits)}`, "bad"] : ["within noise", "plain"];
 }
 
 /** The mixture as a bar of two parts, with what each does. */
-function mixtureBar(frontier) {
+function mixtureBar(digits) {
   const bar = html("div", { class: "mix-bar", "aria-hidden": "true" });
   const list = html("ul", { class: "mix-list" });
-  const label = (i) => frontier.labels?.[i] ?? `vertex ${i + 1} of ${frontier.costs.length}`;
   return {
     node: html("div", { class: "mix" }, bar, list),
-    show(choice) {
+    show(frontier, choice) {
       const { lower, upper, p_upper: p } = choice;
+      const label = (i) => frontier.labels?.[i] ?? `vertex ${i + 1} of ${frontier.costs.length}`;
       const parts = lower === upper ? [[lower, 1, choice.status === "SLACK" ? "high" : "low"]] : [[lower, 1 - p, "low"], [upper, p, "high"]];
       const seen = parts.filter(([, share]) => share > 0);
       bar.replaceChildren(
@@ -42,7 +58,7 @@ function mixtureBar(frontier) {
       );
       list.replaceChildren(
         ...seen.map(([i, share, kind]) => {
-          const values = `cost ${fixed(frontier.costs[i])}, reward ${brief(frontier.rewards[i])}`;
+          const values = `cost ${fixed(frontier.costs[i], digits)}, reward ${brief(frontier.rewards[i])}`;
           const when = share === 1 ? "Always" : `${percent(share)} of the time`;
           return html("li", { class: kind }, html("b", {}, `${when}: `), label(i), html("small", {}, values));
         }),
@@ -80,8 +96,102 @@ function tile(name, kind) {
   };
 }
 
+/** The numbers at a budget: asked, paid and earned where it was played, and what was foretold. */
+function tilesOf(data, digits) {
+  const { budgets, realised, forecast, choices } = data;
+  const cost = (value) => fixed(value, digits + 1);
+  const ends = (of, name, i, say) => {
+    const [low, high] = [of[`${name}_low`]?.[i], of[`${name}_high`]?.[i]];
+    return isNumber(low) && isNumber(high) ? `95 %: ${say(low)} to ${say(high)}` : "";
+  };
+  const made = [[tile("Asked", "t-asked"), (i) => [fixed(budgets[i], digits), "expected cost allowed"]]];
+  if (isPlayed(data)) {
+    made.push([tile("Realised cost", "t-realised"), (i) => [cost(realised.cost[i]), ends(realised, "cost", i, cost)]]);
+    made.push([tile("Realised reward", "t-realised"), (i) => [brief(realised.reward[i]), ends(realised, "reward", i, brief)]]);
+    if (forecast) made.push([tile("Forecast", "t-promised"), (i) => [brief(forecast.reward[i]), `reward, at cost ${cost(forecast.cost[i])}`]]);
+    else if (choices) made.push([tile("Promised", "t-promised"), (i) => [brief(choices[i].reward), `reward, at cost ${cost(choices[i].cost)}`]]);
+  } else if (forecast) {
+    made.push([tile("Forecast cost", "t-promised"), (i) => [cost(forecast.cost[i]), ends(forecast, "cost", i, cost) || "not played"]]);
+    made.push([tile("Forecast reward", "t-promised"), (i) => [brief(forecast.reward[i]), ends(forecast, "reward", i, brief) || "not played"]]);
+  }
+  return {
+    node: html("dl", { class: "tiles" }, ...made.map(([one]) => one.node)),
+    show: (i) => made.forEach(([one, told]) => one.set(...told(i))),
+  };
+}
+
+/** What is expected at a state, which can be chosen where there are several. */
+function stateView(data, digits, picture) {
+  const states = data.states ?? (data.frontier ? [{ name: "", frontier: data.frontier, choices: data.choices }] : []);
+  const mixture = mixtureBar(digits);
+  const name = nextName("state");
+  const select = html("select", { id: name }, ...states.map((state, i) => html("option", { value: i }, state.name)));
+  let [index, chosen] = [0, 0];
+  const paint = () => mixture.show(states[chosen].frontier, states[chosen].choices[index]);
+  select.addEventListener("change", () => {
+    chosen = Number(select.value);
+    picture.go({ ...states[chosen], isStart: chosen === 0 });
+    paint();
+  });
+  const field = states.length > 1 ? html("p", { class: "field" }, html("label", { for: name }, "At"), select) : null;
+  const told = data.words && html("p", { class: "caption" }, data.words);
+  return {
+    field,
+    node: states.length ? html("div", {}, ...[mixture.node, told].filter(Boolean)) : null,
+    show(i) {
+      index = i;
+      if (states.length) paint();
+    },
+  };
+}
+
+/** How often each action is taken: by budget, and by step at the budget that is chosen. */
+function deedsView({ actions, budgets }, digits, select) {
+  const { names, by_budget: byBudget, by_step: byStep, steps } = actions;
+  const charts = [];
+  const view = (title, chart) => html("div", { class: "view" }, html("h4", {}, title), chart.node);
+  const whole = sharesChart(
+    { names, xs: budgets, xName: "budget asked for", yName: "% of decisions", told: (i) => `budget ${fixed(budgets[i], digits)}` },
+    select,
+  );
+  charts.push(view("By budget", whole));
+  const single = steps && sharesChart({ names, xs: steps, xName: "step", yName: "% of episodes", told: (i) => `step ${steps[i]}` });
+  if (single) charts.push(view("Step by step, at this budget", single));
+  const legend = key(names.map((name, k) => [`s${k}`, name]));
+  return {
+    node: html(
+      "div",
+      { class: "deeds" },
+      html("h4", {}, "Which actions it takes"),
+      actions.source ? html("p", { class: "caption" }, actions.source) : null,
+      html("div", { class: "pair" }, ...charts),
+      legend,
+    ),
+    show(i) {
+      whole.show(i, byBudget);
+      single?.show(i, byStep[i]);
+    },
+  };
+}
+
+/** What the marks of the main chart mean. */
+function legendOf(data) {
+  const { states, frontier, truth, forecast, baselines = [] } = data;
+  const entries = [["m-asked", "asked"]];
+  if (frontier) entries.push(["m-predicted", states ? "expected at this state" : "predicted at the start"], ["m-mixture", "mixture that is played"]);
+  if (forecast) entries.push(["m-foretold", "forecast"]);
+  if (isPlayed(data)) entries.push(["m-realised", "realised, 95 % interval"]);
+  if (truth) entries.push(["m-truth", "true frontier"]);
+  baselines.forEach(({ name, costs, rewards, is_far: isFar }, i) => {
+    if (costs.length > 1) return entries.push(["m-baseline", name]);
+    const far = isFar ? `, off the chart: cost ${brief(costs[0])}, reward ${brief(rewards[0])}` : "";
+    entries.push([i % 2 ? "m-triangle" : "m-square", name + far]);
+  });
+  return key(entries);
+}
+
 function mountDial(host, data) {
-  const { budgets, choices, realised, frontier, gamma = 1 } = data;
+  const { budgets, realised, forecast, gamma = 1 } = data;
   const digits = digitsOf(budgets);
   const name = nextName("budget");
   const shown = html("output", { class: "big", for: name });
@@ -93,41 +203,31 @@ function mountDial(host, data) {
   const heading = html("h3", { id: `${name}-title` }, data.title ?? "The dial");
   host.setAttribute("aria-labelledby", heading.id);
 
-  const tiles = {
-    asked: tile("Asked", "t-asked"),
-    cost: tile("Realised cost", "t-realised"),
-    reward: tile("Realised reward", "t-realised"),
-    promised: tile("Promised", "t-promised"),
-  };
+  const tiles = tilesOf(data, digits);
   const picture = frontierChart(data, select);
   const honesty = honestyChart(data, select);
-  const mixture = mixtureBar(frontier);
-  const [stageName, makeStage] = STAGES[data.env] ?? [null, null];
-  const stage = makeStage && data.episodes.every((list) => list.length > 0) ? makeStage(data) : null;
+  const state = stateView(data, digits, picture);
+  const deeds = data.actions ? deedsView(data, digits, select) : null;
+  const [stageName, makeStage] = STAGES.get(data.env) ?? [null, null];
+  const stage = makeStage && data.episodes?.every((list) => list.length > 0) ? makeStage(data) : null;
 
   function select(i) {
     range.value = i;
-    const choice = choices[i];
     const [word, kind] = verdict(data, i);
     const asked = fixed(budgets[i], digits);
-    const interval = (low, high, say) => (isNumber(low) && isNumber(high) ? `${say(low)} to ${say(high)}` : "");
-    const cost = (v) => fixed(v, 3);
-    const between = interval(realised.cost_low[i], realised.cost_high[i], cost);
+    const cost = (value) => fixed(value, digits + 1);
     shown.textContent = asked;
     range.setAttribute("aria-valuetext", `budget ${asked}`);
     chip.textContent = word;
     chip.className = `chip ${kind}`;
-    status.textContent = WORDS[choice.status] ?? choice.status;
-    spoken.textContent =
-      `Budget ${asked}. ${status.textContent} ` +
-      `Realised: cost ${cost(realised.cost[i])}${between ? ` (${between})` : ""}, reward ${brief(realised.reward[i])}.`;
-    tiles.asked.set(asked, "expected cost allowed");
-    tiles.cost.set(cost(realised.cost[i]), between && `95 %: ${between}`);
-    const rewards = interval(realised.reward_low[i], realised.reward_high[i], brief);
-    tiles.reward.set(brief(realised.reward[i]), rewards && `95 %: ${rewards}`);
-    tiles.promised.set(brief(choice.reward), `reward, at cost ${cost(choice.cost)}`);
-    mixture.show(choice);
-    for (const view of [picture, honesty, stage]) view?.show(i);
+    status.textContent = WORDS[statusOf(data, i)] ?? "";
+    const [low, high] = [realised.cost_low[i], realised.cost_high[i]];
+    const between = isNumber(low) && isNumber(high) ? ` (${cost(low)} to ${cost(high)})` : "";
+    const told = isPlayed(data)
+      ? `Realised: cost ${cost(realised.cost[i])}${between}, reward ${brief(realised.reward[i])}.`
+      : forecast && `Forecast: cost ${cost(forecast.cost[i])}, reward ${brief(forecast.reward[i])}.`;
+    spoken.textContent = [`Budget ${asked}.`, status.textContent, told].filter(Boolean).join(" ");
+    for (const view of [tiles, state, picture, honesty, deeds, stage]) view?.show(i);
   }
 
   const control = html(
@@ -137,28 +237,32 @@ function mountDial(host, data) {
     range,
     scaleMarks(budgets, digits),
   );
-  const discount = gamma < 1 ? ` Costs and rewards are discounted by ${gamma} a step.` : "";
-  const hint = "Move the slider, or drag on either chart: one policy, and what it does at each budget.";
-  const marks = [["m-predicted", "predicted at the start"], data.truth ? ["m-truth", "true frontier"] : null];
-  const legend = [...marks, ["m-asked", "asked"], ["m-mixture", "mixture that is played"], ["m-realised", "realised, 95 % interval"]];
+  const hint = [
+    "Move the slider, or drag on a chart: one policy, and what it does at each budget.",
+    gamma < 1 ? `Costs and rewards are discounted by ${gamma} a step.` : "",
+    forecast?.source ? `Forecast: ${forecast.source}.` : "",
+  ];
   const view = (title, kind, ...children) => html("div", { class: `view ${kind}` }, html("h4", {}, title), ...children);
-  const honest = [["m-realised", "realised, 95 % interval"], ["m-truth", "as asked"]];
-  host.append(
+  const honest = [isPlayed(data) ? ["m-realised", "realised, 95 % interval"] : null, forecast ? ["m-foretold", "forecast"] : null, ["m-truth", "as asked"]];
+  const layout = stage ? `of-stage of-${data.env.replace(/[^\w-]/g, "-")}` : state.node ? "of-none" : "of-none without-mixture";
+  const parts = [
     heading,
-    html("p", { class: "caption" }, hint + discount),
+    html("p", { class: "caption" }, hint.filter(Boolean).join(" ")),
     control,
     status,
     spoken,
     html(
       "div",
-      { class: `views ${stage ? `of-${data.env}` : "of-none"}` },
+      { class: `views ${layout}` },
       stage && view(stageName, "v-stage", stage.node),
-      html("dl", { class: "tiles" }, ...Object.values(tiles).map((made) => made.node)),
-      view("Reward against cost", "v-frontier", picture.node, key(legend.filter(Boolean))),
-      view("Its first decision", "v-mixture", mixture.node),
-      view("Does the dial tell the truth?", "v-honesty", honesty.node, key(honest)),
+      tiles.node,
+      view("Reward against cost", "v-frontier", state.field, picture.node, legendOf(data)),
+      state.node && view(data.states ? "Its decision there" : "Its first decision", "v-mixture", state.node),
+      view("Does the dial tell the truth?", "v-honesty", honesty.node, key(honest.filter(Boolean))),
     ),
-  );
+    deeds?.node,
+  ];
+  host.append(...parts.filter(Boolean));
   range.addEventListener("input", () => select(Number(range.value)));
   host.hidden = false;
   select(Math.floor(last / 2));

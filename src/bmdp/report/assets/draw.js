@@ -45,14 +45,21 @@ function fixed(value, digits = 2) {
 function brief(value) {
   if (!isNumber(value)) return "–";
   const size = Math.abs(value);
-  return fixed(value, size >= 100 ? 0 : size >= 10 ? 1 : 2);
+  return fixed(value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 || size === 0 ? 2 : size >= 0.1 ? 3 : 4);
 }
 
-/** As many digits as the budgets need, two at least. */
+/** As many digits as budgets need to be told apart: two at least, but for large ones. */
 function digitsOf(values) {
-  const enough = (digits) => values.every((v) => Math.abs(v - Number(v.toFixed(digits))) < 1e-6);
-  return enough(2) ? 2 : 3;
+  const wide = Math.max(...values.map(Math.abs));
+  const enough = (digits) => values.every((v) => Math.abs(v - Number(v.toFixed(digits))) < 1e-4 * wide);
+  let digits = wide >= 100 ? 0 : wide >= 10 ? 1 : 2;
+  while (digits < 8 && !enough(digits)) digits += 1;
+  return digits;
 }
+
+let names = 0;
+/** A name for an element that no other has. */
+const nextName = (word) => `${word}-${(names += 1)}`;
 
 function percent(share) {
   if (share > 0 && share < 0.01) return "under 1 %";

@@ -31,5 +31,5 @@ function mountAll(kind, mount) {
 }
 
 mountTheme(document.getElementById("theme"));
-mountAll("dial", mountDial);
-mountAll("film", mountFilm);
+addPart("dial", mountDial);
+for (const [kind, mount] of PARTS) mountAll(kind, mount);

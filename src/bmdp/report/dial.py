@@ -1,0 +1,426 @@
+"""What a policy expects and does at each budget of its dial, at states that are typical.
+
+*Views* are what a policy expects at a state: its frontier, and which vertices it mixes at each
+budget. *Shares* say how often it takes each action: counted while it is played, or by asking it at
+states of a log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from numpy.typing import ArrayLike, NDArray
+
+from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.evaluation import Evaluation, evaluate
+from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, mixtures_at, upper_frontier
+from bmdp.policies import CalibratedPolicy, HullPolicy, MultiplierPolicy, Portfolio, PriceDial
+from bmdp.policies.hull import HullRule, augmented_actions
+from bmdp.policies.policy import BudgetedPolicy, Decisions, Policy, Randomness, Tracker
+from bmdp.randomness import named_generator
+from bmdp.report.figures import Hull, Shares
+from bmdp.report.section import Data
+
+Progress = Callable[[int, int], None]
+
+N_BUDGETS = 11
+N_PLACES = 4  # states that stand for the data, besides the first one
+MOST_ACTIONS, MOST_STEPS = 8, 40  # that are told apart
+_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)  # between budgets, times a power of ten
+_MOST_ROWS = 4_000  # by which states are grouped
+_MOST_STARTS = 250  # first states at which a policy is asked what it expects
+_ROWS_A_STEP = 50  # of a log, at which a policy is asked what it does
+
+
+class Rows(NamedTuple):
+    """States that were seen."""
+
+    states: NDArray[Any]  # [N, ...]
+    steps: IntArray  # [N], of their episodes
+    starts: IntArray  # rows at which episodes begin
+
+
+class Place(NamedTuple):
+    """A state that the page shows."""
+
+    name: str
+    state: NDArray[Any]
+    step: int
+
+
+class View(NamedTuple):
+    """What a policy expects at a place."""
+
+    frontier: Frontier
+    labels: Sequence[str]  # of vertices; none if they have no names
+    mixtures: Sequence[Mixture]  # [B]
+
+
+class Play(NamedTuple):
+    """What happened when a policy was played."""
+
+    evaluation: Evaluation
+    shares: Shares
+    status: list[str]  # [B], of most first decisions
+    rows: Rows  # some of the states that it met
+
+
+# Places
+
+
+def typical_places(rows: Rows) -> list[Place]:
+    """Returns the most common first state, or the most central, and states that stand for others.
+
+    Groups are those of k-means; each is shown by the state next to its centre. The same rows give
+    the same places.
+    """
+    from sklearn.cluster import KMeans
+
+    flat = rows.states.reshape(len(rows.states), -1).astype(np.float64)
+    first, how = _central(flat, rows.starts)
+    found = {flat[first].tobytes(): (first, f"first state, {how}")}
+    chosen = np.unique(np.linspace(0, len(flat) - 1, _MOST_ROWS).astype(np.int64))
+    deviations = flat[chosen].std(axis=0)
+    scaled = (flat[chosen] - flat[chosen].mean(axis=0)) / np.where(deviations > 0, deviations, 1)
+    n_groups = min(N_PLACES, len(np.unique(scaled, axis=0)))
+    groups = KMeans(n_groups, n_init=4, random_state=0).fit(scaled)
+    sizes = np.bincount(groups.labels_, minlength=n_groups)
+    for group in np.argsort(-sizes, kind="stable"):
+        distance = ((scaled - groups.cluster_centers_[group]) ** 2).sum(axis=1)
+        row = int(chosen[int(distance.argmin())])
+        share = f"stands for {sizes[group] / len(chosen):.0%} of the data"
+        found.setdefault(flat[row].tobytes(), (row, share))
+    return [
+        Place(f"{_numbers(flat[row])}: {why}", rows.states[row], int(rows.steps[row]))
+        for row, why in found.values()
+    ]
+
+
+def _central(flat: FloatArray, starts: IntArray) -> tuple[int, str]:
+    """A row among those that begin, and why it was chosen."""
+    found = np.unique(flat[starts], axis=0, return_inverse=True, return_counts=True)
+    _, which, counts = found
+    if counts.max() > 1:
+        return int(starts[int((which.ravel() == counts.argmax()).argmax())]), "the most common one"
+    distance = ((flat[starts] - flat[starts].mean(axis=0)) ** 2).sum(axis=1)
+    return int(starts[int(distance.argmin())]), "the most central one"
+
+
+def _numbers(state: FloatArray) -> str:
+    """A state as text.
+
+    >>> _numbers(np.array([3.0])), _numbers(np.array([0.25, 1.0]))
+    ('state 3', 'state (0.25, 1)')
+    """
+    listed = [f"{x:.3g}" for x in state[:5]] + (["…"] if len(state) > 5 else [])
+    return f"state {listed[0]}" if len(state) == 1 else f"state ({', '.join(listed)})"
+
+
+# What a policy expects
+
+
+def first_form(policy: Any, step: int = 0) -> Any:
+    """Returns what decides at a step: of a calibrated policy, its portfolio."""
+    if isinstance(policy, CalibratedPolicy):
+        return policy.portfolio
+    return policy.at_step(step) if isinstance(policy, HullPolicy) else policy
+
+
+def view_of(policy: Any, place: Place, budgets: FloatArray, names: Sequence[str]) -> View | None:
+    """Returns what a policy expects at a place; None if it does not say."""
+    form = first_form(policy, place.step)
+    if isinstance(form, HullPolicy):
+        points = form.points(place.state[None])
+        frontier = upper_frontier(points.costs[0], points.rewards[0])
+        assert frontier.index is not None
+        vertices = zip(*augmented_actions(frontier.index, form.beta_grid), strict=True)
+        labels = [f"{names[a]}, then budget {b:.3g}" for a, b in vertices]
+        return _view(frontier, labels, points.raised(budgets)[0])
+    if isinstance(form, MultiplierPolicy):
+        priced = form.dial.at_step(place.step).points(place.state[None])
+        frontier = upper_frontier(priced.costs[0], priced.rewards[0])
+        assert frontier.index is not None
+        labels = [
+            f"{names[priced.actions[0, k]]}, {_price(form.dial.prices[k])}" for k in frontier.index
+        ]
+        return _view(frontier, labels, budgets)
+    if isinstance(form, Portfolio):
+        if not form.mixes:
+            return None
+        assert form.curve.index is not None
+        return _view(form.curve, [_member(form, k) for k in form.curve.index], budgets)
+    if hasattr(form, "frontier") and not isinstance(form, PriceDial):
+        state = place.state if np.ndim(place.state) else place.state.item()
+        return _view(form.frontier(state), [], budgets)
+    return None
+
+
+def believed(policy: Any, states: NDArray[Any], budgets: FloatArray) -> FloatArray | None:
+    """Returns mean costs and rewards `[2, B]` that a policy expects from first states."""
+    some = states[np.unique(np.linspace(0, len(states) - 1, _MOST_STARTS).astype(np.int64))]
+    form = first_form(policy)
+    if isinstance(form, HullPolicy):
+        points = form.points(some)
+        found = mixtures_at(points.costs, points.rewards, points.raised(budgets))
+    elif isinstance(form, MultiplierPolicy):
+        priced = form.dial.at_step(0).points(some)
+        found = mixtures_at(priced.costs, priced.rewards, budgets)
+    elif isinstance(form, Portfolio):
+        chosen = form.mixtures(budgets)
+        costs, rewards = form.costs, form.rewards
+        if isinstance(policy, CalibratedPolicy):  # its costs are upper bounds
+            costs, rewards = policy.certificate.cost_mean, policy.certificate.reward_mean
+        p = chosen.p_upper
+        mixed = [(1 - p) * v[chosen.lower] + p * v[chosen.upper] for v in (costs, rewards)]
+        return np.stack(mixed)
+    else:
+        return None
+    return np.stack([found.cost.mean(axis=0), found.reward.mean(axis=0)])
+
+
+def hull_of(policy: Any, place: Place, budget: float, names: Sequence[str]) -> Hull | None:
+    """Returns all augmented actions at a place, those included that the rule leaves out."""
+    form = first_form(policy, place.step)
+    if not isinstance(form, HullPolicy):
+        return None
+    q_r, q_c = form.q_values(place.state[None], len(form.beta_grid))
+    every = HullRule(form.rule.costs_from_zero).points(q_r, q_c)
+    known = np.isfinite(q_r.reshape(-1))
+    actions, handed_on = augmented_actions(np.flatnonzero(known), form.beta_grid)
+    points = form.points(place.state[None])
+    frontier = upper_frontier(points.costs[0], points.rewards[0])
+    return Hull(
+        state=tuple(place.state.reshape(-1).astype(float).tolist()),
+        costs=every.costs[0][known],
+        rewards=every.rewards[0][known],
+        action=tuple(actions.tolist()),
+        handed_on=handed_on,
+        action_names=tuple(names),
+        vertex_costs=frontier.costs,
+        vertex_rewards=frontier.rewards,
+        budget=budget,
+        mixture=hull_mixture(frontier, float(points.raised(np.array([budget]))[0, 0])),
+    )
+
+
+def dial_budgets(policy: BudgetedPolicy, states: NDArray[Any] | None) -> FloatArray:
+    """Returns budgets from end to end of the range, or of the part of it that can be spent."""
+    low, high = policy.budget_range
+    if isinstance(policy, PriceDial):
+        return np.unique(np.rint(np.linspace(low, high, N_BUDGETS)))
+    if high <= low or not getattr(policy, "has_dial", True):
+        return np.array([low])
+    top = None if states is None else believed(policy, states, np.array([high]))
+    if top is not None and 0 < (spent := 1.25 * (float(top[0, 0]) - low)) < (high - low) / 2:
+        high = low + spent
+    step = (high - low) / (N_BUDGETS - 1)
+    if not math.isclose(step, float(f"{step:.2g}")):  # a budget above the range is its top
+        unit = 10.0 ** math.floor(math.log10(step))
+        step = next(times * unit for times in _STEPS if times * unit >= step)
+    return np.array([float(f"{low + i * step:.10g}") for i in range(N_BUDGETS)])
+
+
+def choice_words(policy: Any) -> str:
+    """Returns what it is that a policy chooses at a state, in a sentence."""
+    form = first_form(policy)
+    if isinstance(form, HullPolicy):
+        return "A choice is an action, and the budget that is held after it."
+    if isinstance(form, MultiplierPolicy):
+        return "A price of cost is chosen at the start and kept; the action is the best at it."
+    if isinstance(form, Portfolio):
+        return "A coin is tossed once, and the whole episode is played by one of the two."
+    return ""
+
+
+def _view(frontier: Frontier, labels: Sequence[str], budgets: FloatArray) -> View:
+    return View(frontier, labels, [hull_mixture(frontier, float(b)) for b in budgets])
+
+
+def _price(price: float) -> str:
+    return "cost first" if np.isinf(price) else f"at a price of {price:.3g} for a unit of cost"
+
+
+def _member(portfolio: Portfolio, k: int) -> str:
+    policy = portfolio.policies[portfolio.which[k]]
+    if isinstance(policy, PriceDial):
+        return f"the whole episode {_price(policy.prices[round(portfolio.budgets[k])])}"
+    which = f"policy {portfolio.which[k] + 1}" if len(portfolio.policies) > 1 else "the policy"
+    return f"the whole episode by {which} at its own budget {portfolio.budgets[k]:.3g}"
+
+
+# What a policy does
+
+
+class _Watched(Policy):
+    """A policy whose decisions are counted while it is played."""
+
+    def __init__(self, policy: BudgetedPolicy, budgets: FloatArray, n_actions: int) -> None:
+        self.policy, self.budgets, self.n_actions = policy, budgets, n_actions
+        self.counts: list[IntArray] = []  # of each step, [B, A]
+        self.statuses = np.zeros((len(budgets), len(BudgetStatus)), np.int64)
+        self.seen: list[tuple[int, NDArray[Any]]] = []  # steps, and states at them
+        self.n_seen = 0
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        return self.policy.budget_range
+
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+        inner = self.policy.start(states, budgets, rng)
+        asked = np.broadcast_to(np.asarray(budgets, np.float64), len(np.asarray(states)))
+        which = np.abs(asked[:, None] - self.budgets).argmin(axis=1)
+        return _WatchedTracker(inner, self, which)
+
+    def note(
+        self,
+        step: int,
+        going: BoolArray,
+        states: NDArray[Any],
+        decision: Decisions,
+        which: IntArray,
+    ) -> None:
+        """Counts the decisions of episodes that are going on, by the budgets they began with."""
+        actions, at = decision.action[going], which[going]
+        if step == 0:
+            np.add.at(self.statuses, (at, decision.status[going]), 1)
+        if step == len(self.counts):
+            self.counts.append(np.zeros((len(self.budgets), self.n_actions), np.int64))
+        np.add.at(self.counts[step], (at, actions), 1)
+        if self.n_seen < _MOST_ROWS:
+            self.seen.append((step, states[going]))
+            self.n_seen += len(actions)
+
+
+class _WatchedTracker:
+    """Hands everything on, and takes note of decisions of episodes that are going on."""
+
+    def __init__(self, inner: Tracker, owner: _Watched, which: IntArray) -> None:
+        self._inner, self._owner, self._which, self._step = inner, owner, which, 0
+        self._going: BoolArray = np.ones(len(which), np.bool_)
+
+    @property
+    def budgets(self) -> FloatArray:
+        return self._inner.budgets
+
+    def decide(self, states: ArrayLike) -> Decisions:
+        decision, going = self._inner.decide(states), self._going
+        if going.any():
+            self._owner.note(self._step, going, np.asarray(states), decision, self._which)
+        self._step += 1
+        return decision
+
+    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
+        self._inner.observe(costs, next_states, ended)
+        self._going = self._going & ~np.broadcast_to(np.asarray(ended), self._going.shape)
+
+    def set_budget(self, budgets: ArrayLike) -> None:
+        self._inner.set_budget(budgets)
+
+
+def play(
+    policy: BudgetedPolicy,
+    spec: EnvSpec,
+    budgets: FloatArray,
+    names: Sequence[str],
+    **how: Any,
+) -> Play:
+    """Plays a policy at each budget; `how` is as for `bmdp.evaluate`."""
+    watched = _Watched(policy, budgets, len(names))
+    found = evaluate(watched, spec, budgets=budgets, **how)
+    counts = np.stack(watched.counts, axis=1)  # [B, T, A]
+    status = [BudgetStatus(int(row.argmax())).name for row in watched.statuses]
+    states = np.concatenate([states for _, states in watched.seen])
+    steps = np.concatenate([np.full(len(states), step) for step, states in watched.seen])
+    rows = Rows(states, steps, np.flatnonzero(steps == 0))
+    shares = _shares(counts / found.n_episodes, counts.sum(axis=1), budgets, names)
+    return Play(found, shares, status, rows)
+
+
+def asked_shares(
+    policy: BudgetedPolicy, rows: Rows, budgets: FloatArray, names: Sequence[str], seed: int
+) -> Shares:
+    """Returns how often each action is taken if a policy is asked at states that were seen."""
+    rng = named_generator(seed, "report/actions")
+    steps, n_rows = np.unique(rows.steps, return_counts=True)
+    kept = np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).astype(np.int64))
+    by_step = np.zeros((len(budgets), len(kept), len(names)))
+    for t, step in enumerate(steps[kept]):
+        here = np.flatnonzero(rows.steps == step)
+        here = here[np.unique(np.linspace(0, len(here) - 1, _ROWS_A_STEP).astype(np.int64))]
+        for b, budget in enumerate(budgets):
+            tracker: Any = policy.start(rows.states[here], float(budget), rng)
+            if step and hasattr(tracker, "begin_at"):
+                tracker.begin_at(int(step))
+            actions = tracker.decide(rows.states[here]).action
+            by_step[b, t] = np.bincount(actions, minlength=len(names)) / len(here)
+    weights = n_rows[kept] / n_rows[kept].sum()
+    return _shares(by_step, (by_step * weights[:, None]).sum(axis=1), budgets, names, steps[kept])
+
+
+def _shares(
+    by_step: FloatArray,
+    by_budget: FloatArray,
+    budgets: FloatArray,
+    names: Sequence[str],
+    steps: IntArray | None = None,
+) -> Shares:
+    """Shares of some actions, the rarest together, at some steps, neighbours together."""
+    by_budget = by_budget / np.maximum(by_budget.sum(axis=1, keepdims=True), 1e-12)
+    if len(names) > MOST_ACTIONS:
+        usual = np.sort(np.argsort(-by_budget.sum(axis=0), kind="stable")[: MOST_ACTIONS - 1])
+        rare = np.setdiff1d(np.arange(len(names)), usual)
+        names = [*(names[a] for a in usual), f"{len(rare)} others"]
+        by_budget, by_step = (
+            np.concatenate([v[..., usual], v[..., rare].sum(axis=-1, keepdims=True)], axis=-1)
+            for v in (by_budget, by_step)
+        )
+    if steps is None:
+        width = -(-by_step.shape[1] // MOST_STEPS)
+        firsts = np.arange(0, by_step.shape[1], width)
+        lengths = np.diff(np.append(firsts, by_step.shape[1]))
+        by_step = np.add.reduceat(by_step, firsts, axis=1) / lengths[:, None]
+        steps = firsts
+    return Shares(tuple(names), budgets, by_budget, np.asarray(steps, np.float64) + 1, by_step)
+
+
+# As data of the page
+
+
+def rounded(values: ArrayLike) -> list[Any]:
+    """Returns numbers with six digits, and None for what is not finite.
+
+    >>> rounded([1 / 3, np.nan])
+    [0.333333, None]
+    """
+    flat = np.asarray(values, np.float64)
+    if flat.ndim > 1:
+        return [rounded(row) for row in flat]
+    return [float(f"{x:.6g}") if math.isfinite(x) else None for x in flat.tolist()]
+
+
+def view_data(view: View) -> dict[str, Any]:
+    """Returns `frontier` and `choices` of a dial."""
+    choices = [
+        {
+            "lower": int(one.lower),
+            "upper": int(one.upper),
+            **{name: rounded([getattr(one, name)])[0] for name in ("p_upper", "cost", "reward")},
+            "status": one.status.name,
+        }
+        for one in view.mixtures
+    ]
+    curve: Data = {"costs": rounded(view.frontier.costs), "rewards": rounded(view.frontier.rewards)}
+    return {"frontier": {**curve, "labels": list(view.labels)}, "choices": choices}
+
+
+def shares_data(shares: Shares, source: str) -> dict[str, Any]:
+    """Returns `actions` of a dial."""
+    found: dict[str, Any] = {"names": list(shares.names), "source": source}
+    found["by_budget"] = rounded(shares.by_budget.round(4))
+    if len(shares.steps) > 1:
+        found |= {"steps": rounded(shares.steps), "by_step": rounded(shares.by_step.round(4))}
+    return found
