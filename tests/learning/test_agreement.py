@@ -22,10 +22,9 @@ def curve(settings, cost, reward):
 
 
 def rows(**pairs):
-    shown = agreement(pairs).shown()
     return [
         dict(zip(("name", "n", "cost", "costs", "reward", "rewards"), row, strict=True))
-        for row in shown.rows
+        for row in agreement(pairs).rows
     ]
 
 

@@ -32,7 +32,7 @@ import bmdp
 SOURCE = Path(bmdp.__file__).parent
 
 
-TOOLS = ("cli", "experiments", "report")  # what the command is made of
+TOOLS = ("cli", "paper", "report")  # what the command is made of
 PLACES = [path.relative_to(SOURCE).parent.parts for path in SOURCE.rglob("__init__.py")]
 PACKAGES = sorted(".".join(("bmdp", *place)) for place in PLACES if not {*place[:1]} & {*TOOLS})
 

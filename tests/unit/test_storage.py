@@ -136,7 +136,8 @@ def test_every_policy_of_the_library_is_among_them():
         return {cls}.union(*map(below, cls.__subclasses__()))
 
     own = {cls for cls in below(Policy) if cls.__module__.partition(".")[0] == "bmdp"}
-    assert own - {Policy, OneStepPolicy, QPolicy} == {type(policy) for policy in POLICIES}
+    solved = {cls for cls in own if cls.__module__.endswith(".frontier")}  # of a task, in memory
+    assert own - solved - {Policy, OneStepPolicy, QPolicy} == {type(policy) for policy in POLICIES}
 
 
 @pytest.fixture

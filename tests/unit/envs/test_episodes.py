@@ -9,11 +9,12 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp import BudgetError, BudgetStatus, ConfigError, EnvError, PolicyError
 from bmdp.envs import Corridors, ScriptedPolicy, SlotFilling, TwoWay
-from bmdp.envs.episodes import environment_seeds, play_episode, play_episodes, play_parts
+from bmdp.envs.episodes import play_episode, play_episodes, play_parts
 from bmdp.envs.slots import BatchedSlots, SingleSlots, TaskSlots, find_spec, open_slots
 from bmdp.exact.textbook import forever
 from bmdp.policies import RandomBudgetedPolicy
 from bmdp.randomness import EpisodeStreams
+from jobs import first_states, refuse
 from problems import Walk, always, finite_spec, walk_spec
 
 SEEDS = [3, 1, 4, 15, 9, 26]
@@ -247,14 +248,6 @@ def test_an_environment_of_others_need_not_know_of_rendering_and_hides_its_state
 
 
 # Parts
-
-
-def first_states(policy, slots, part):
-    return slots.reset(environment_seeds(0, part)).sum()
-
-
-def refuse(policy, slots, part):
-    raise BudgetError(f"no budget for {part.start}")
 
 
 PARTS = [range(3), range(3, 5), range(5, 9)]
