@@ -89,7 +89,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(parts):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name: data for name, data in parts.items() if ".dist-info/" not in name} == files
-    assert {"bmdp/py.typed", "bmdp/report/assets/published.csv"} < set(files)
+    assert {"bmdp/py.typed", "bmdp/paper/assets/published.csv"} < set(files)
 
 
 def test_the_wheel_says_what_the_project_says(wheel, parts):

@@ -78,7 +78,7 @@ class Progress:
         before: float = 0.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._title, self._unit, self._now = title, unit, now
+        self.title, self._unit, self._now = title, unit, now
         self._begin, self._due = now(), now() + SILENCE
         self._works = {"": _Work("", self._begin, before)}
         self._last = self._works[""]
@@ -104,7 +104,7 @@ class Progress:
             if self._bars is not None:
                 self._bars.stop()
             elif self._has_told and kind is None:
-                self.note(f"{self._title}: done in {clock(self._now() - self._begin)}")
+                self.note(f"{self.title}: done in {clock(self._now() - self._begin)}")
 
     def update(
         self, done: float, total: float | None = None, text: str = "", name: str = ""
@@ -135,7 +135,7 @@ class Progress:
     def line(self) -> str:
         """How far it is, in a line."""
         work = self._works[""] if self._works[""].total else self._last
-        return f"{f'{self._title} {work.name}'.rstrip()}: {self._status(work)}"
+        return f"{f'{self.title} {work.name}'.rstrip()}: {self._status(work)}"
 
     def _status(self, work: _Work) -> str:
         share, now = work.share, self._now()
@@ -177,7 +177,7 @@ class Progress:
             if not work.name and work.total is None and len(self._works) > 1:
                 continue
             if work.bar is None:
-                title = work.name or self._title
+                title = work.name or self.title
                 work.bar = self._bars.add_task(title, total=None, work=work)
             is_over = bool(work.name) and work.share == 1.0
             self._bars.update(work.bar, completed=work.done, total=work.total, visible=not is_over)

@@ -42,6 +42,7 @@ class Rows(NamedTuple):
     states: NDArray[Any]  # [N, ...]
     steps: IntArray  # [N], of their episodes
     starts: IntArray  # rows at which episodes begin
+    names: Sequence[str] | None = None  # of the numbers of a state
 
 
 class Place(NamedTuple):
@@ -95,7 +96,7 @@ def typical_places(rows: Rows) -> list[Place]:
         share = f"stands for {sizes[group] / len(chosen):.0%} of the data"
         found.setdefault(flat[row].tobytes(), (row, share))
     return [
-        Place(f"{_numbers(flat[row])}: {why}", rows.states[row], int(rows.steps[row]))
+        Place(f"{_numbers(flat[row], rows.names)}: {why}", rows.states[row], int(rows.steps[row]))
         for row, why in found.values()
     ]
 
@@ -110,13 +111,20 @@ def _central(flat: FloatArray, starts: IntArray) -> tuple[int, str]:
     return int(starts[int(distance.argmin())]), "the most central one"
 
 
-def _numbers(state: FloatArray) -> str:
+def _numbers(state: FloatArray, names: Sequence[str] | None = None) -> str:
     """A state as text.
 
     >>> _numbers(np.array([3.0])), _numbers(np.array([0.25, 1.0]))
     ('state 3', 'state (0.25, 1)')
+    >>> _numbers(np.array([0.25, 1.0]), ("speed", "gap"))
+    'speed 0.25, gap 1'
     """
-    listed = [f"{x:.3g}" for x in state[:5]] + (["…"] if len(state) > 5 else [])
+    shown = [f"{x:.3g}" for x in state[:5]]
+    more = ["…"] if len(state) > 5 else []
+    if names is not None:
+        told = [f"{name} {text}" for name, text in zip(names, shown, strict=False)]
+        return ", ".join([*told, *more])
+    listed = [*shown, *more]
     return f"state {listed[0]}" if len(state) == 1 else f"state ({', '.join(listed)})"
 
 

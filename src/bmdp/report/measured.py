@@ -77,7 +77,7 @@ class Opened:
             return None
         steps = self.batch.step
         known = np.zeros(len(self.batch), np.int64) if steps is None else steps
-        return Rows(self.batch.state, known, self.batch.starts())
+        return Rows(self.batch.state, known, self.batch.starts(), self.batch.state_names)
 
 
 def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]) -> Opened:
@@ -126,7 +126,7 @@ def _open_run(folder: Path) -> tuple[Opened, Any]:
     if not run.is_done:
         last = f" of {policies[0].name}" if policies and policies[0] != folder else ""
         have = f"this is the policy{last}" if policies else "there is no policy yet"
-        notes.append(f"The run is not finished: {have}. `bmdp train --resume {folder}` goes on.")
+        notes.append(f"The run is not finished: {have}. `bmdp fit --resume {folder}` goes on.")
     learner = spec.learner
     cost_gamma = learner.gamma if learner.cost_gamma is None else learner.cost_gamma
     found = Opened(

@@ -17,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
-from bmdp.envs import ENV_IDS
+from bmdp.envs import ENV_IDS, known_frontier
 from bmdp.frontier import Frontier
 from bmdp.policies import CalibratedPolicy
 from bmdp.report import dial
@@ -69,7 +69,7 @@ def run_section(  # noqa: PLR0913
         settings: of the environment, such as "env.height=3".
         n_episodes: played at each budget; 0 to play none.
         seed: of the episodes.
-        truth: the true frontier from the start, if it is known.
+        truth: the true frontier from the start; that of `known_frontier`, if not given.
         plugins: of tasks, whose scenes are played.
         progress: called with the number of episodes played so far, and of all.
 
@@ -82,6 +82,9 @@ def run_section(  # noqa: PLR0913
         found = None
     else:
         found = measure(opened, opened.policy, n_episodes, seed, progress)
+        if truth is None and opened.env is not None and n_episodes:
+            known, _ = known_frontier(opened.env)
+            truth = None if known is None else known.frontier
     parts = [*(_dial_pictures(found, truth, anchor) if found else ()), *_learning(opened, anchor)]
     dials = [_dial(opened, found, truth, plugins, seed)] if found and found.has_budgets else []
     return Section(

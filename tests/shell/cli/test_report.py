@@ -1,38 +1,23 @@
 import csv
 import json
-import sys
-from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import ferries
-from bmdp.report.section import Section
+import folders
+from bmdp.cli.progress import Progress
 from commands import assert_is_user_error, run
 
 
 @pytest.fixture(autouse=True)
-def paper(monkeypatch):
-    """Experiments and plug-ins that are made up: a folder with an `experiment` is one."""
-    results, scenes = ModuleType("bmdp.paper.results"), ModuleType("bmdp.paper.scenes")
-    results.is_experiment = lambda folder: (folder / "experiment").exists()
-    results.experiment_section = lambda folder, anchor: Section(
-        anchor, "An experiment", answer="It works.", notes=["seed 0 is not finished."]
-    )
-    scenes.PLUGINS = ()
-    for module in (ModuleType("bmdp.paper"), results, scenes):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-
-
-@pytest.fixture(autouse=True)
 def progress(monkeypatch):
+    """Calls of the progress: title, done and total of each."""
     seen = []
 
-    @contextmanager
-    def shown(name, unit):
-        yield SimpleNamespace(update=lambda done, total: seen.append((name, done, total)))
+    def update(self, done, total, *words, **more):
+        seen.append((self.title, done, total))
 
-    monkeypatch.setattr("bmdp.cli.progress.Progress", shown)
+    monkeypatch.setattr(Progress, "update", update)
     return seen
 
 
@@ -46,8 +31,8 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def experiment(tmp_path):
-    (tmp_path / "theory").mkdir()
-    (tmp_path / "theory/experiment").touch()
+    folders.theory(tmp_path / "theory")
+    (tmp_path / "theory/seed-1/finished.json").unlink()
     return tmp_path / "theory"
 
 
@@ -89,8 +74,7 @@ def test_several_folders_have_one_page(runs, experiment, tmp_path):
 
 
 def test_a_folder_of_runs_and_experiments_has_one_page_of_all(tmp_path, experiment):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/experiment").touch()
+    folders.theory(tmp_path / "other")
     assert run("report", tmp_path).exit_code == 0
     text = (tmp_path / "report/index.html").read_text()
     assert f"<title>Report: {tmp_path.name}</title>" in text
@@ -103,9 +87,9 @@ def test_json_has_the_page_answers_and_notes(experiment):
     result = run("report", experiment, "--json")
     fields = json.loads(result.stdout)
     assert fields["page"] == str(experiment / "report/index.html")
-    assert fields["answers"] == {"theory": "It works."}
-    assert fields["notes"] == ["seed 0 is not finished."]
-    assert result.stderr == "note: seed 0 is not finished.\n"
+    assert list(fields["answers"]) == ["theory"]
+    assert fields["notes"] == ["seed 1 is not finished."]
+    assert result.stderr == "note: seed 1 is not finished.\n"
 
 
 def test_an_environment_can_be_named(runs, tmp_path):
