@@ -138,7 +138,7 @@ class TrainingSpec:
             raise ConfigError(
                 "TrainingSpec.learner must be a BFTQConfig or an FTQConfig to explore; got a "
                 "LagrangianConfig. Exploring does not learn prices; learn them from the episodes "
-                "of a run instead: bmdp train --data RUN/round-*/batch.npz --gamma GAMMA --set "
+                "of a run instead: bmdp fit --data RUN/round-*/batch.npz --gamma GAMMA --set "
                 "learner=LagrangianConfig --out OTHER."
             )
         if self.held_out > 0 and self.exploration.episodes < 2:

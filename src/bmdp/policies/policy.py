@@ -549,7 +549,7 @@ def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
     if (place / "spec.json").exists() and not (place / POLICY).exists():
         if not (place / "policy").exists():
             raise StoreError(
-                f"{place} is a training run that is not finished: bmdp train --resume {place}"
+                f"{place} is a training run that is not finished: bmdp fit --resume {place}"
             )
         place = place / "policy"
     if not all(map(is_registered, kinds_of(place))):

@@ -416,7 +416,7 @@ def test_only_runs_are_discarded(tmp_path):
 def test_an_unfinished_run_has_no_policy_yet(tmp_path):
     with pytest.raises(Killed):
         train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(5))
-    with pytest.raises(StoreError, match="is not finished: bmdp train --resume"):
+    with pytest.raises(StoreError, match="is not finished: bmdp fit --resume"):
         bmdp.load_policy(tmp_path / "run")
     assert bmdp.load_policy(tmp_path / "run" / "round-000" / "policy").budget_range == (0.0, 1.0)
 
