@@ -176,7 +176,7 @@ def _object(known: Classes, value: Any, where: str, is_protocol: bool) -> Any:
 
 
 def _checked(make: Callable[[], Any], names: Mapping[str, Any], where: str) -> Any:
-    """What is made, or the error of its own checks, which begins with the path."""
+    """Makes a value; an error of its own checks begins with the path."""
     try:
         return make()
     except ConfigError as error:
@@ -205,7 +205,7 @@ def _classes(annotation: Any) -> Classes:
 
 
 def _paths(owner: Any, where: str) -> dict[str, str]:
-    """What to call each setting of an owner, and of what is inside of it, the outer ones first."""
+    """Names of all settings of an owner and inside of it, the outer ones first."""
     found = {name: repr(name) for name in _hints(type(owner))}
     queue = [(owner, where)]
     for value, at in queue:
@@ -236,7 +236,7 @@ def _kind(cls: type[Any]) -> str:
 
 
 def _python(value: Any) -> Any:
-    """What JSON says, with tuples for lists, and with infinite numbers."""
+    """A JSON value, with tuples for lists, and with infinite numbers."""
     if isinstance(value, dict):
         return {name: _python(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -32,7 +32,7 @@ _OURS = ("num_envs", "render_mode", "vectorization_mode")  # settings that are d
 
 
 class SlotOutcome(NamedTuple):
-    """What one step led to, in every slot; what ended slots say means nothing."""
+    """The result of a step in every slot; that of ended slots means nothing."""
 
     states: NDArray[Any]  # [N, ...]
     rewards: FloatArray  # [N]
@@ -42,7 +42,7 @@ class SlotOutcome(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the metadata of an environment say of its episodes."""
+    """Discount and horizon, by the metadata of an environment."""
 
     gamma: float  # discount of rewards and costs; 1 if they do not say
     horizon: int | None
@@ -245,7 +245,6 @@ class TaskSlots:
     def __init__(
         self, task: Task, streams: Callable[[Sequence[int]], EpisodeStreams] | None = None
     ) -> None:
-        """No episode has begun."""
         self.name, self._task, self._streams = task.name, task, streams
         self.facts, self.metadata = Facts(task.gamma, task.horizon), describe(task)
         self.state_space = task.observation_space
@@ -283,7 +282,7 @@ def _facts(metadata: dict[str, Any]) -> Facts:
 
 
 def _own_metadata(env: Any) -> dict[str, Any]:
-    """What an environment says of itself; nothing if it is in a wrapper that is not Gymnasium's."""
+    """Metadata of an environment; none if it is in a wrapper that is not Gymnasium's."""
     while isinstance(env, gymnasium.Wrapper | gymnasium.vector.VectorWrapper):
         if not type(env).__module__.startswith("gymnasium."):
             return {}

@@ -46,7 +46,7 @@ class Task(Protocol):
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """Of one episode."""
+        """Space of the observations of one episode."""
 
     @property
     def gamma(self) -> float:

@@ -152,7 +152,7 @@ def measure_portfolio(  # noqa: PLR0913
 
 
 class Bounds(NamedTuple):
-    """What the discounted cost, or reward, of an episode can be."""
+    """Least and largest discounted cost, or reward, of an episode."""
 
     lowest: float
     highest: float
@@ -345,7 +345,7 @@ def _inner_budgets(policy: BudgetedPolicy, budgets: ArrayLike | None) -> list[fl
 def _cost_bounds(
     spec: EnvSpec, cost_range: tuple[float, float] | None, binary_costs: bool | None
 ) -> Bounds:
-    """What an episode can cost, as the caller or else the environment says."""
+    """Bounds of an episode's cost, as the caller or else the environment says."""
     binary = bool(binary_costs)
     if cost_range is not None:
         return Bounds(*_checked_range("cost_range", cost_range), binary)

@@ -1,4 +1,4 @@
-"""What a policy will earn and pay, with intervals, told from logged episodes.
+"""Off-policy evaluation: reward and cost of a policy, with intervals, from logged episodes.
 
 There are two methods. "fitted" learns the values of the policy from the transitions
 (`bmdp.learn.fitted_evaluation`). "importance" weights the episodes by how likely they are under the
@@ -73,7 +73,7 @@ _UNFIT = (IndexError, RuntimeError, TypeError, ValueError)  # of a policy at for
 
 @dataclass(frozen=True, eq=False)
 class OfflineEvaluation:
-    """What a policy is expected to earn and pay at each of `B` budgets, from the first states.
+    """Expected reward and cost of a policy at each of `B` budgets, from the first states.
 
     Each interval has the given confidence by itself. Without repeats its ends are NaN.
 
@@ -257,7 +257,6 @@ class LoggedEpisodes:
     length: IntArray  # [N], steps
 
     def __len__(self) -> int:
-        """Number of episodes."""
         return len(self.first)
 
     def at(self, step: int) -> tuple[IntArray, IntArray]:
@@ -410,7 +409,7 @@ def given_action(
 def _options(
     policy: SteppedPolicy, step: int, states: FloatArray, row: IntArray, held: FloatArray
 ) -> Options:
-    """What the policy may do at states of rows `[n]` with budgets `[n]`; it is asked once each."""
+    """Options of the policy at states of rows `[n]` with budgets `[n]`, each asked once."""
     now = policy.at_step(step)
     ask = getattr(now, "options", None)
     if ask is None:
@@ -457,7 +456,7 @@ def repeat_weighted(
 
 @dataclass(frozen=True)
 class Fits:
-    """What fitted evaluations of a log have in common."""
+    """Shared settings of the fitted evaluations of a log."""
 
     log: LoggedEpisodes
     settings: dict[str, Any]

@@ -66,7 +66,6 @@ class Plan:
     new_budget: float | None = None  # held from that step on
 
     def __len__(self) -> int:
-        """Number of episodes."""
         return self.last - self.first
 
 
@@ -170,7 +169,7 @@ def columns(name: str, interval: Interval) -> dict[str, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a policy earned and paid at each of `B` budgets: means over episodes, with intervals.
+    """Reward and cost of a policy at each of `B` budgets: means over episodes, with intervals.
 
     Intervals are Student's, each with the given confidence by itself. `discounted_*` are returns
     with the discount of the environment, which is what budgets are about; the others are plain sums
@@ -293,7 +292,7 @@ def evaluate(  # noqa: PLR0913
 
 @dataclass(frozen=True, eq=False)
 class MoveEvaluation:
-    """What was earned and paid from a step on, at which the dial was moved, for `M` new budgets.
+    """Reward and cost from the step on at which the dial was moved, for `M` new budgets.
 
     Rewards and costs are discounted from that step on, as the new budget is. Means are over the
     episodes still going at that step, which are the same ones for all new budgets; intervals of

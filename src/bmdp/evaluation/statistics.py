@@ -190,7 +190,7 @@ def sample_array(samples: ArrayLike) -> FloatArray:
 
 
 def _quantile(n_samples: int, confidence: float) -> float:
-    """How many standard errors a two-sided interval of Student's reaches to either side."""
+    """Half-width of a two-sided interval of Student's, in standard errors."""
     return float(stdtrit(max(n_samples - 1, 1), (1 + confidence) / 2))
 
 

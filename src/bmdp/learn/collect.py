@@ -38,7 +38,6 @@ class Part:
     budgets: FloatArray
 
     def __len__(self) -> int:
-        """Number of episodes."""
         return len(self.numbers)
 
 

@@ -37,7 +37,7 @@ _CELL = 0.5  # side of a cell of states whose rows are counted, in deviations
 
 @dataclass(frozen=True)
 class CollectionRecord:
-    """How the collection of a round went."""
+    """Episodes collected in a round: sizes and means."""
 
     kind: ClassVar[str] = "collection"
 
@@ -55,7 +55,7 @@ class CollectionRecord:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """How an iteration of a round went."""
+    """An iteration of a round: its losses, values and seconds."""
 
     kind: ClassVar[str] = "iteration"
 
@@ -291,7 +291,7 @@ def _with_bonus(batch: TransitionBatch, weight: float) -> TransitionBatch:
 def _collected(
     how: Exploration, batches: Sequence[TransitionBatch], seconds: float
 ) -> CollectionRecord:
-    """How the last round of those that were collected went."""
+    """The record of the round that was collected last."""
     batch = batches[-1]
     return CollectionRecord(
         round=len(batches) - 1,

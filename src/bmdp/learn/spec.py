@@ -56,7 +56,7 @@ class EnvConfig:
 
 @dataclass(frozen=True)
 class Exploration:
-    """How data are collected.
+    """Settings of exploration: rounds, episodes and random actions.
 
     Args:
         rounds: number of rounds.
@@ -87,7 +87,6 @@ class Exploration:
     count_bonus: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
         for name in ("rounds", "episodes", "hold"):
             require_count(name, getattr(self, name), 1)
         require_share("move", self.move)

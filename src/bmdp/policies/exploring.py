@@ -76,7 +76,7 @@ class ExploringPolicy(Policy):
         return self.greedy.budget_range
 
     def epsilon(self, episodes: IntArray) -> FloatArray:
-        """Of some episodes, by number."""
+        """Probability of a random action in some episodes, by number."""
         shrunk: FloatArray = np.exp(-self.decay * episodes)
         return self.floor + (1 - self.floor) * shrunk
 

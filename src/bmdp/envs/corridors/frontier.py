@@ -150,7 +150,7 @@ def best_values(grid: Grid, price: float) -> tuple[Point, list[FloatArray]]:
 
 
 class ToGo(NamedTuple):
-    """What is scored, earned and paid from a step on."""
+    """Score, reward and cost from a step on."""
 
     score: FloatArray  # [actions, nodes]
     reward: FloatArray  # [nodes]
@@ -158,7 +158,7 @@ class ToGo(NamedTuple):
 
 
 def _step_back(grid: Grid, price: float, later: ToGo) -> ToGo:
-    """What is best at a step, given what is at the step after it."""
+    """Backs values up by one step."""
     q_r = grid.rewards + np.stack([move @ later.reward for move in grid.moves])
     q_c = grid.costs + np.stack([move @ later.cost for move in grid.moves])
     score = q_r - price * q_c

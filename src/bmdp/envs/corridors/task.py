@@ -143,7 +143,7 @@ class Corridors:
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """Of x and y, and of the share of the horizon if it is seen."""
+        """Space of x and y, and of the share of the horizon if it is seen."""
         height, width = self.map.wall.shape
         high = [width, height, 1] if self.observe_time else [width, height]
         return spaces.Box(np.zeros(len(high)), np.array(high, np.float64), dtype=np.float64)

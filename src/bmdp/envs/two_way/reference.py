@@ -1,4 +1,4 @@
-"""What a driver could earn on the two-way road who knew the future: a yardstick for learned ones.
+"""The reward of a driver who knows the future of the two-way road: a yardstick for learned ones.
 
 The task has no frontier in closed form, but nothing is left to chance once the cars are placed. So
 the best sequence of actions can be searched for in each situation, by driving all of them at once
