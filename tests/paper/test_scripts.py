@@ -2,10 +2,12 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 
 import bmdp
+from bmdp.envs import check_cost_env
 from bmdp.evaluation import measure_dial
 from bmdp.paper.results import evaluation_of
 from scripts import script
@@ -225,3 +227,29 @@ def test_finite_problems_are_compared(tmp_path):
         assert row["coin"] - 1e-6 <= row["operator T"] <= best + 1e-9
     assert rows["branches"]["operator T"] == pytest.approx(2.75)
     assert rows["branches"]["coin"] == pytest.approx(2.75)
+
+
+def test_the_log_of_customers_has_named_states_and_all_that_learning_needs(tmp_path, capsys):
+    script("examples/customers.py").main(
+        ["--out", str(tmp_path / "log.parquet"), "--customers", "50"]
+    )
+    log = bmdp.TransitionBatch.from_parquet(tmp_path / "log.parquet")
+    assert log.state_names == ("days_since_purchase", "basket", "complaints")
+    assert (len(log), log.n_actions, log.terminal.sum()) == (200, 3, 50)
+    assert not (log.cost[log.action == 0]).any()
+    np.testing.assert_array_equal(log.next_state[0], log.state[1])
+    assert "episodes           50" in capsys.readouterr().out
+
+
+def test_frozen_lake_costs_one_for_a_hole_and_pays_one_for_the_other_side():
+    script("examples/frozen_lake.py")
+    report = check_cost_env("FrozenLakeHoles-v0")
+    assert 'info["cost"] is a finite number at reset and at every step' in report.passed
+    env = gymnasium.make("FrozenLakeHoles-v0", is_slippery=False)
+    env.reset(seed=0)
+    *_, ended, _, info = [env.step(action) for action in (2, 1)][-1]  # right, down: a hole
+    assert (ended, info["cost"]) == (True, 1.0)
+    env.reset(seed=0)
+    steps = [env.step(action) for action in (1, 1, 2, 1, 2, 2)]  # around the holes
+    assert [step[4]["cost"] for step in steps] == [0.0] * 6
+    assert steps[-1][1] == 1.0

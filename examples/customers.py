@@ -1,0 +1,82 @@
+"""A log of decisions about customers, as a shop might have it, and what it leads to.
+
+    python examples/customers.py --out out/customers.parquet
+    bmdp fit --data out/customers.parquet --gamma 1 --set held_out=0.2 --out out/customers
+    bmdp report out/customers
+
+Each customer is contacted four times: not at all, by mail, or by a call. A call sells more, and
+more often ends in a complaint, which is the cost. The log was written by someone who chose at
+random, and its columns have names of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bmdp import TransitionBatch
+
+ACTIONS = ("nothing", "mail", "call")
+SALES, PRICES, COMPLAINTS = (0.05, 0.12, 0.3), (0.0, 0.5, 4.0), (0.0, 0.03, 0.15)
+STATE = ("days_since_purchase", "basket", "complaints")
+N_CONTACTS = 4
+
+
+def logged(n_customers: int, seed: int) -> TransitionBatch:
+    """Returns the log of so many customers."""
+    rng = np.random.default_rng(seed)
+    rows: list[dict[str, Any]] = []
+    for customer in range(n_customers):
+        days, basket, complaints = rng.exponential(20), rng.gamma(2, 30), 0.0
+        for contact in range(N_CONTACTS):
+            action = int(rng.integers(len(ACTIONS)))
+            buys = rng.random() < SALES[action] * np.exp(-days / 60)
+            complains = float(rng.random() < COMPLAINTS[action] * (1 + complaints))
+            rows.append(
+                {
+                    **dict(zip(STATE, (days, basket, complaints), strict=True)),
+                    "action": action,
+                    "earned": basket * buys - PRICES[action],
+                    "complained": complains,
+                    "customer": customer,
+                    "contact": contact,
+                    "last": contact == N_CONTACTS - 1,
+                }
+            )
+            days = 0.0 if buys else days + 7
+            basket = 0.8 * basket + 0.2 * rng.gamma(2, 30)
+            complaints += complains
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    state = np.stack([columns.pop(name) for name in STATE], axis=1)
+    following = np.concatenate([state[1:], state[-1:]])
+    following[columns["last"]] = state[columns["last"]]  # nothing follows the last contact
+    return TransitionBatch(
+        state,
+        columns["action"],
+        columns["earned"],
+        columns["complained"],
+        following,
+        columns["last"],
+        episode=columns["customer"],
+        step=columns["contact"],
+        state_names=STATE,
+    )
+
+
+def main(words: list[str] | None = None) -> None:
+    """Runs the script."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="a .parquet file")
+    parser.add_argument("--customers", type=int, default=1_500)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(words)
+    log = logged(asked.customers, asked.seed)
+    log.to_parquet(asked.out, overwrite=True)
+    print(log.summary())
+
+
+if __name__ == "__main__":
+    main()
