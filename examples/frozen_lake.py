@@ -29,9 +29,11 @@ class FrozenLakeHoles(FrozenLakeEnv):
         "action_names": ("left", "down", "right", "up"),
     }
 
-    def reset(self, **how: Any) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         """Starts at the upper left corner."""
-        state, info = super().reset(**how)
+        state, info = super().reset(seed=seed, options=options)
         self._n_steps = 0
         return state, {**info, "cost": 0.0}
 
