@@ -1,10 +1,11 @@
-"""How pages of the built site look: on a desk and on a telephone, light and dark.
+"""Pictures of pages on a desk and on a telephone, light and dark: of the site, or of a report.
 
     make docs
     python docs/screenshots.py build/site out/screenshots
+    python docs/screenshots.py out/lake/report docs/page/lake --pages index --top 1320
 
-Opens pages from disk in chromium, by playwright, and writes a picture of each, of its whole length.
-Says what sticks out of a page sideways, and pictures that are missing.
+Opens pages from disk in chromium, by playwright, and writes a picture of each, of its whole length
+or of its top. Says what sticks out of a page sideways, and pictures that are missing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 PAGES = ("index", "getting-started", "theory-in-pictures", "results")
 WIDTHS = {"desk": 1440, "telephone": 390}
@@ -37,12 +40,18 @@ WIDE = """() => {
 """What sticks out of a page and does not scroll by itself, and pictures that were not found."""
 
 
-def shoot(browser: Any, site: Path, page: str, device: str, scheme: str, out: Path) -> list[str]:
+def shoot(
+    browser: Any, page: Path, device: str, scheme: str, out: Path, top: int | None
+) -> list[str]:
     """Writes one picture, and returns what is wrong with the page."""
-    tab = browser.new_page(viewport={"width": WIDTHS[device], "height": 900}, color_scheme=scheme)
-    tab.goto((site / f"{page}.html").resolve().as_uri())
+    size = {"width": WIDTHS[device], "height": top or 900}
+    tab = browser.new_page(viewport=size, color_scheme=scheme)
+    tab.goto(page.resolve().as_uri())
     tab.wait_for_load_state("networkidle")
-    tab.screenshot(path=str(out / f"{page}-{device}-{scheme}.png"), full_page=True)
+    picture = out / f"{page.stem}-{device}-{scheme}.png"
+    tab.screenshot(path=str(picture), full_page=top is None)
+    with Image.open(picture) as whole:  # few colours make a small file
+        whole.convert("RGB").quantize(128).save(picture, optimize=True)
     wrong: list[str] = tab.evaluate(WIDE)
     tab.close()
     return wrong
@@ -56,6 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("site", type=Path, help="folder of the built site")
     parser.add_argument("out", type=Path, help="folder for the pictures")
     parser.add_argument("--pages", nargs="*", default=PAGES, help="names of pages, without .html")
+    parser.add_argument("--top", type=int, help="pixels from the top; without, the whole page")
     options = parser.parse_args(arguments)
     from playwright.sync_api import sync_playwright  # only who runs this needs it
 
@@ -68,7 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
         for page in options.pages:
             for device in WIDTHS:
                 for scheme in SCHEMES:
-                    wrong = shoot(browser, options.site, page, device, scheme, options.out)
+                    place = options.site / f"{page}.html"
+                    wrong = shoot(browser, place, device, scheme, options.out, options.top)
                     n_wrong += len(wrong)
                     print(page, device, scheme, *wrong, sep="\n    " if wrong else " ")
         browser.close()
