@@ -30,7 +30,7 @@ from bmdp.randomness import EpisodeStreams, stream_key
 N_SEEDS = 2**32
 """Seeds that an environment takes, from 0 on."""
 
-Progress: TypeAlias = Callable[[int, int], None]
+OnPlayed: TypeAlias = Callable[[int, int], None]
 """Called with the number of episodes played so far, and of all."""
 
 _UNFIT = (IndexError, RuntimeError, TypeError, ValueError)  # of a policy at foreign states
@@ -265,17 +265,17 @@ class Sized(Protocol):
 
 PartT = TypeVar("PartT", bound=Sized)
 Played = TypeVar("Played")
-Play: TypeAlias = Callable[[BudgetedPolicy, Slots, PartT], Played]
+PlayPart: TypeAlias = Callable[[BudgetedPolicy, Slots, PartT], Played]
 
 
 def play_parts(
-    play: Play[PartT, Played],
+    play: PlayPart[PartT, Played],
     policy: BudgetedPolicy,
     slots: EnvSlots,
     parts: Sequence[PartT],
     *,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> list[Played]:
     """Returns what came of each part of the episodes, by this process or by several.
 
@@ -303,7 +303,7 @@ def play_parts(
     return run_with_policy(_player, policy, (play, slots.spec), parts, **how)
 
 
-def counter(progress: Progress | None, total: int) -> Callable[[int], None]:
+def counter(progress: OnPlayed | None, total: int) -> Callable[[int], None]:
     """Returns a function that adds what was done since it was called, and tells of it."""
     done = 0
 

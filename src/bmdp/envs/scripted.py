@@ -24,7 +24,7 @@ from bmdp.frontier import BudgetStatus
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
-Rule = Callable[[NDArray[Any]], IntArray]
+ActionRule = Callable[[NDArray[Any]], IntArray]
 
 
 @storable
@@ -156,7 +156,7 @@ def _overtake(seen: NDArray[Any]) -> IntArray:
     return np.where(_driving(seen)[0] > 2, LANE_LEFT, FASTER)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ActionRule] = {
     "corridors/risky": _risky,
     "corridors/safe": _safe,
     "slot-filling/key-pad": _key_pad,

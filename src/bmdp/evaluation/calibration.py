@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray, real_array
 from bmdp.checks import require_choice, require_count
-from bmdp.envs.episodes import Progress
+from bmdp.envs.episodes import OnPlayed
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.errors import ConfigError, DataError
 from bmdp.evaluation.rollouts import Plan, checked_budgets, play_plans
@@ -61,7 +61,7 @@ def play_members(  # noqa: PLR0913
     stream: str = "portfolio",
     workers: int = 1,
     max_steps: int = 10_000,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> MemberReturns:
     """Returns what each member of a portfolio earns and pays when it is played by itself.
 
@@ -113,7 +113,7 @@ def measure_portfolio(  # noqa: PLR0913
     by: Literal["mean", "deviation"] = "mean",
     workers: int = 1,
     max_steps: int = 10_000,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> Portfolio:
     """Returns the portfolio with costs and rewards of its members as they were measured.
 
@@ -172,7 +172,7 @@ def calibrate(  # noqa: PLR0913
     binary_costs: bool | None = None,
     reward_range: tuple[float, float] | None = None,
     max_steps: int = 10_000,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> CalibratedPolicy:
     """Returns a policy that keeps its budget in expectation, with a given confidence.
 

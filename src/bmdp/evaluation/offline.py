@@ -51,7 +51,7 @@ from bmdp.arrays import FloatArray, IntArray, freeze_columns
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.episodes import in_order
-from bmdp.envs.episodes import Progress, counter
+from bmdp.envs.episodes import OnPlayed, counter
 from bmdp.errors import ConfigError, DataError, PolicyError
 from bmdp.evaluation.rollouts import checked_budgets
 from bmdp.evaluation.statistics import simultaneous_confidence
@@ -128,7 +128,7 @@ def evaluate_offline(  # noqa: PLR0913
     n_budgets: int = 41,
     n_paths: int = 8,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> OfflineEvaluation:
     """Returns what a policy will earn and pay at each budget, told from logged episodes.
 

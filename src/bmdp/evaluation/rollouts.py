@@ -32,7 +32,7 @@ from bmdp.arrays import (
     require_shape,
 )
 from bmdp.checks import require_count
-from bmdp.envs.episodes import Progress, environment_seeds, play_episodes, play_parts
+from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import Facts, Slots, find_spec, open_slots
 from bmdp.errors import BudgetError, DataError
 from bmdp.evaluation.statistics import (
@@ -89,7 +89,7 @@ def play_plans(  # noqa: PLR0913
     seed: int,
     workers: int = 1,
     max_steps: int = 10_000,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> tuple[list[Returns], Facts]:
     """Returns what the episodes of each plan did, played in batches, and facts of the environment.
 
@@ -230,7 +230,7 @@ def evaluate(  # noqa: PLR0913
     workers: int = 1,
     confidence: float = 0.95,
     max_steps: int = 10_000,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> Evaluation:
     """Returns what a policy earns and pays at each budget, by playing it.
 
@@ -346,7 +346,7 @@ def evaluate_move(  # noqa: PLR0913
     workers: int = 1,
     confidence: float = 0.95,
     max_steps: int = 10_000,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> MoveEvaluation:
     """Returns what a policy earns and pays after its budget is replaced in the middle.
 

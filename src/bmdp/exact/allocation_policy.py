@@ -29,7 +29,7 @@ from bmdp.randomness import EpisodeStreams
 from bmdp.storage import storable
 
 
-class Plan(NamedTuple):
+class Vertices(NamedTuple):
     """The vertices of a state's frontier, each with its action and the budgets it hands on."""
 
     frontier: Frontier
@@ -93,7 +93,7 @@ class AllocationPolicy(Policy):
         """Returns what can be had from a state at the first step."""
         return self.plan(state, 0).frontier
 
-    def plan(self, state: int, step: int) -> Plan:
+    def plan(self, state: int, step: int) -> Vertices:
         """Returns the vertices of a state's frontier, with their actions and next budgets."""
         following = self.frontiers(step + 1)
         dynamics = Dynamics(*(getattr(self, name) for name in Dynamics._fields))
@@ -110,7 +110,7 @@ class AllocationPolicy(Policy):
         handed = [
             _handed_out(following, dynamics, rows[owner[i]], int(place[i])) for i in frontier.index
         ]
-        return Plan(
+        return Vertices(
             frontier,
             owner[frontier.index],
             tuple(states for states, _, _ in handed),
@@ -149,11 +149,11 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
         self, policy: AllocationPolicy, budgets: ArrayLike, streams: EpisodeStreams
     ) -> None:
         """Starts one episode for each stream."""
-        self._plans: dict[tuple[int, int], Plan] = {}
-        self._chosen: list[tuple[Plan, int, IntArray]]  # vertex of a plan, and who plays it
+        self._plans: dict[tuple[int, int], Vertices] = {}
+        self._chosen: list[tuple[Vertices, int, IntArray]]  # vertex of a plan, and who plays it
         super().__init__(policy, budgets, streams)
 
-    def _plan(self, state: int) -> Plan:
+    def _plan(self, state: int) -> Vertices:
         step = self._step if self._policy.n_steps is not None else 0
         if (step, state) not in self._plans:
             self._plans[step, state] = self._policy.plan(state, step)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.data import TransitionBatch
-from bmdp.envs.episodes import Progress, environment_seeds, play_episodes, play_parts
+from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import Slots, open_slots
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
@@ -41,7 +41,7 @@ class Part:
         return len(self.numbers)
 
 
-Columns = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[Any]]
 
 
 def collect(  # noqa: PLR0913
@@ -52,7 +52,7 @@ def collect(  # noqa: PLR0913
     budgets: FloatArray,
     seed: int,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> TransitionBatch:
     """Plays episodes side by side, and returns their transitions, episode by episode.
 
@@ -92,7 +92,7 @@ def collect(  # noqa: PLR0913
     return TransitionBatch.from_arrays(joined, n_actions=int(slots.action_space.n))
 
 
-def _transitions(policy: BudgetedPolicy, slots: Slots, part: Part, *, seed: int) -> Columns:
+def _transitions(policy: BudgetedPolicy, slots: Slots, part: Part, *, seed: int) -> Arrays:
     """Columns of a part, episode by episode."""
     columns: dict[str, list[NDArray[Any]]] = {}
     with threads(1):

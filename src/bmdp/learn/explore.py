@@ -71,7 +71,7 @@ class RoundRecord:
 
 
 RunRecord = CollectionRecord | RoundRecord | PredictionRecord
-OnRecord = Callable[[RunRecord], None]
+OnRunRecord = Callable[[RunRecord], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def explore(
     seed: int,
     workers: int = 1,
     device: str = "auto",
-    on_record: OnRecord = lambda record: None,
+    on_record: OnRunRecord = lambda record: None,
 ) -> ExplorationResult:
     """Explores an environment, and learns from it.
 
@@ -159,7 +159,7 @@ class Rounds:
 
     spec: TrainingSpec
     seed: int
-    note: OnRecord
+    note: OnRunRecord
     workers: int = 1
     device: str = "auto"
     store: RunStore | None = None

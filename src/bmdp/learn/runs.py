@@ -52,7 +52,7 @@ from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import threads
 from bmdp.learn.evaluation import Parts, split_episodes
-from bmdp.learn.explore import OnRecord, Rounds, RunRecord
+from bmdp.learn.explore import OnRunRecord, Rounds, RunRecord
 from bmdp.learn.fit import torch_device
 from bmdp.learn.learners import Learner
 from bmdp.learn.spec import TrainingSpec, to_json
@@ -91,7 +91,7 @@ def train(  # noqa: PLR0913
     seed: int,
     workers: int = 1,
     device: str = "auto",
-    on_record: OnRecord = _ignore,
+    on_record: OnRunRecord = _ignore,
     command: str = "",
 ) -> Any:
     """Explores an environment and learns from it, in a folder from which it can be resumed.
@@ -141,7 +141,7 @@ def train_from_data(  # noqa: PLR0913
     device: str = "auto",
     held_out: float = 0.0,
     files: Sequence[AnyPath] = (),
-    on_record: OnRecord = _ignore,
+    on_record: OnRunRecord = _ignore,
     on_note: Callable[[str], None] = _ignore,
     command: str = "",
 ) -> Any:
@@ -197,7 +197,7 @@ def resume(
     *,
     workers: int = 1,
     device: str | None = None,
-    on_record: OnRecord = _ignore,
+    on_record: OnRunRecord = _ignore,
 ) -> Any:
     """Goes on with a run that was interrupted; one that is finished gives its policy at once.
 
@@ -261,7 +261,7 @@ def _go_on(
     began: _Beginning,
     workers: int,
     device: str,
-    on_record: OnRecord,
+    on_record: OnRunRecord,
     parts: Parts | None = None,
 ) -> Any:
     """Does what is still to do; `parts` are the data of a log, if they are at hand."""

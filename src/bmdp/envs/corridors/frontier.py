@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.envs.corridors.task import STOP, Corridors, CorridorsState
-from bmdp.envs.episodes import Progress, play_task
+from bmdp.envs.episodes import OnPlayed, play_task
 from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.multiplier import Point, search_frontier
@@ -258,7 +258,7 @@ def true_frontier(
     n_episodes: int = 100_000,
     seed: int = 0,
     max_disagreement: float = 0.003,
-    progress: Progress | None = None,
+    progress: OnPlayed | None = None,
 ) -> TrueFrontier:
     """Returns a frontier of corridors that policies which see the time do reach.
 
