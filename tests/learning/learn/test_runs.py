@@ -285,7 +285,9 @@ def test_a_process_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path):
 @pytest.mark.slow
 def test_control_c_leaves_a_run_that_goes_on(tmp_path):
     run = tmp_path / "run"
-    process = start("corridors", *OPTIONS, "--set=learner.model.regression.steps=300", "--out", run)
+    process = start(
+        "corridors", *OPTIONS, "--set=learner.model.regression.steps=1000", "--out", run
+    )
     wait_for_records(process, run, 2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
