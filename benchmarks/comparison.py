@@ -26,7 +26,7 @@ from tables import ROOT, markdown, write_page
 from bmdp.errors import StoreError
 from bmdp.evaluation import seed_interval
 from bmdp.frontier import Frontier
-from bmdp.paper.comparison import Measured, MethodRow, measured_of, method_row
+from bmdp.paper.comparison import MethodRow, SeedOfMethod, method_of, method_row
 from bmdp.paper.results import Results, read_results, truth_of
 from bmdp.report.section import Column, Table
 
@@ -60,7 +60,7 @@ def found_of(results: Results) -> dict[str, dict[str, Record]]:
     found: dict[str, dict[str, Record]] = {}
     for task, named in TASKS.items():
         pieces = {
-            name: list(results.each(f"method-{method}", measured_of, task).values())
+            name: list(results.each(f"method-{method}", method_of, task).values())
             for method, name in METHODS.items()
         }
         truth = results.common(f"truth-{task}", truth_of)
@@ -78,7 +78,7 @@ def found_of(results: Results) -> dict[str, dict[str, Record]]:
     return found
 
 
-def method_record(found: Sequence[Measured], truth: Frontier) -> dict[str, Any]:
+def method_record(found: Sequence[SeedOfMethod], truth: Frontier) -> dict[str, Any]:
     """Returns what is kept of a method on a task, of all seeds."""
     rows = [method_row([one], truth) for one in found]
     moved = [row.moved for row in rows]

@@ -6,22 +6,21 @@ import numpy as np
 import pytest
 
 import bmdp
+import folders
 from bmdp import storage
 from bmdp.frontier import upper_frontier
-from bmdp.learn.spec import plain
 from bmdp.paper.runner import Work
 from bmdp.paper.scenes import first_state, task_of
-from bmdp.policies import MultiplierPolicy
 from training import Killed
 
 
-def done(experiment, folder, seed=3):
+def done(name, experiment, folder, seed=3):
     """Does all of an experiment at its smallest size for one seed; returns where."""
-    settings = experiment.SETTINGS["smoke"]
-    for name in experiment.COMMON:
-        experiment.run(settings, Work(folder / name, 0, "cpu", name))
-    for name in experiment.PARTS:
-        experiment.run(settings, work(folder, name, seed))
+    folders.spec(folder, name, seeds=[seed])
+    common = [Work(folder / part, 0, "cpu", part) for part in experiment.COMMON]
+    for one in (*common, *(work(folder, part, seed) for part in experiment.PARTS)):
+        experiment.run(experiment.SETTINGS["smoke"], one)
+        folders.finish(one.folder)
     return folder
 
 
@@ -39,8 +38,9 @@ def piece(folder, name):
 
 
 def pieces(folder):
-    """Texts of all pieces of a part, by name; a training run's own settings are none."""
-    return {p.name: p.read_text() for p in sorted(folder.glob("*.json")) if p.name != "spec.json"}
+    """Texts of all pieces of a part, by name; settings of a training run, and its end, are none."""
+    others = ("spec.json", "finished.json")
+    return {p.name: p.read_text() for p in sorted(folder.glob("*.json")) if p.name not in others}
 
 
 def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
@@ -66,13 +66,6 @@ def check_killed(experiment, part, folder, tmp_path, monkeypatch, n_writes):
     assert pieces(again.folder) == pieces(place(folder, part))
 
 
-def check_plain(settings):
-    """Settings are what JSON can say; returns them as that."""
-    found = plain(settings)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    return found
-
-
 def check_evaluation(found, policy, env, budgets, n_episodes, seed):
     """An evaluation is that of a policy, to the last digit."""
     expected = bmdp.evaluate(policy, env.spec(), budgets=budgets, n_episodes=n_episodes, seed=seed)
@@ -82,14 +75,6 @@ def check_evaluation(found, policy, env, budgets, n_episodes, seed):
     for name, value in vars(expected).items():
         if name != "env":
             assert found[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
-
-
-def check_carried_price(folder, env, testing):
-    """The policy that carries a price plays the dial that was learned."""
-    learned = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
-    carried = MultiplierPolicy(learned.policies[0])
-    found = piece(place(folder, "ftq"), "evaluation-carried")
-    check_evaluation(found, carried, env, testing.budgets, testing.n_episodes, 3)
 
 
 def check_executions(found, policy, env, testing, seed):

@@ -9,15 +9,15 @@ import folders
 from bmdp import ConfigError
 from bmdp.envs import ScriptedPolicy, TrueFrontier, corridors, slot_filling
 from bmdp.evaluation import evaluate
-from bmdp.frontier import Frontier
+from bmdp.frontier import upper_frontier
 from bmdp.learn import EnvConfig, Iterations
 from bmdp.paper import comparison as experiment
-from bmdp.paper import rivals
+from bmdp.paper import measuring, rivals
 from bmdp.paper.comparison import (
     TASKS,
     Measuring,
     lesson_of,
-    measured_of,
+    method_of,
     method_piece,
     method_row,
     methods_figure,
@@ -30,7 +30,6 @@ from bmdp.paper.measuring import other_seed
 from bmdp.paper.rivals import METHODS, WITH_NETWORKS
 from bmdp.paper.runner import Work
 from pieces import check_evaluation, piece, pieces, place, work
-from problems import by_hand
 
 SMOKE = experiment.SETTINGS["smoke"]
 TINY = replace(
@@ -101,13 +100,6 @@ def test_the_scripted_coin_is_the_risky_rule_at_the_top_budget(folder):
     assert scripted["env_settings"]["features"] == "paper"
 
 
-def test_methods_learn_what_they_are_called_after(lesson):
-    names = {n: METHODS[n].learn(lesson).policy for n in ("coin", "multiplier")}
-    kinds = {name: type(policy).__name__ for name, policy in names.items()}
-    assert kinds == {"coin": "Portfolio", "multiplier": "MultiplierPolicy"}
-    assert names["coin"].policies[0].at_step(0).prices.tolist() == [np.inf, 0.0]
-
-
 def test_methods_that_learn_the_same_prices_learn_them_once(lesson, monkeypatch):
     mixture = METHODS["ftq-mixture"].learn(lesson)
     monkeypatch.setattr(rivals, "LagrangianFTQ", None)
@@ -141,7 +133,7 @@ def test_a_method_that_cannot_be_calibrated_says_why(lesson, monkeypatch):
     def refuse(*arguments, **settings):
         raise ConfigError("cost_range must be given.")
 
-    monkeypatch.setattr(experiment, "calibrate", refuse)
+    monkeypatch.setattr(measuring, "calibrate", refuse)
     how = Measuring(10, 10, resolution=5, n_budgets=2)
     found = method_piece("scripted", lesson, how)
     assert found["calibrated"] == {"error": "cost_range must be given."}
@@ -164,13 +156,6 @@ def test_what_is_lost_is_made_again_and_nothing_else(folder, monkeypatch):
     assert before == after
     assert one.pop("seconds") != other.pop("seconds")
     assert one == other
-
-
-def test_tasks_and_methods_that_are_not_asked_for_are_not_done(folder, tmp_path):
-    assert sorted(p.name for p in folder.iterdir()) == ["slot-filling", "truth"]
-    assert [p.name for p in (folder / "truth").iterdir()] == ["truth-slot-filling.json"]
-    assert METHODS["scripted"].tasks == ("corridors", "slot-filling")
-    assert "routes-4" in experiment.PARTS
 
 
 def test_every_task_and_preset_has_settings_that_exist():
@@ -217,12 +202,6 @@ def test_an_honest_dial_pays_the_new_budget_where_it_can():
     assert mean == pytest.approx(np.mean([move["ideal"] for move in found]))
 
 
-def test_an_honest_dial_pays_nothing_where_there_are_no_risks_left():
-    env, safe = EnvConfig("corridors"), ScriptedPolicy("corridors/safe")
-    found = moves(safe, env, at_step=4, n_episodes=5, seed=0, resolution=5)
-    assert [move["ideal"] for move in found] == [[0.0] * 6] * 3
-
-
 def test_where_all_is_over_nothing_is_moved():
     env, risky = EnvConfig("slot-filling"), ScriptedPolicy("slot-filling/key-pad")
     found = moves(risky, env, at_step=9, n_episodes=20, seed=0)
@@ -230,94 +209,12 @@ def test_where_all_is_over_nothing_is_moved():
     assert move_errors([found]) is None
 
 
-def test_errors_of_moves_are_from_the_ideal_or_above_the_budget():
-    known = {"cost": [0.3, 0.1], "ideal": [0.2, 0.4], "budgets": [0.0, 1.0]}
-    unknown = {"cost": [0.2, 0.1], "ideal": None, "budgets": [0.0, 1.0]}
-    assert move_errors([[known]]) == pytest.approx((0.1, 0.2))
-    assert move_errors([[known], [unknown]]) == pytest.approx((0.2, (0.1 + 0.3 + 0.2 + 0.0) / 4))
-
-
-def hand_made(rewards, costs, seed=0, calibrated=None, budgets=(0.0, 0.5, 1.0)):
-    """A piece whose evaluation is exact."""
-
-    def plain(rewards, costs):
-        found = vars(by_hand(budgets, rewards, costs))
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
-
-    after = calibrated
-    if calibrated is not None and "error" not in calibrated:
-        after = {
-            "certificate": {"smallest_budget": calibrated["from"]},
-            "evaluation": plain(calibrated["rewards"], calibrated["costs"]),
-        }
-    return {
-        "method": "some",
-        "seed": seed,
-        "n_models": 2,
-        "evaluation": plain(rewards, costs),
-        "moved": [],
-        "calibrated": after,
-        "seconds": {"train": 10.0 + seed, "test": 0.0},
-    }
-
-
-TRUTH = Frontier(np.array([0.0, 1.0]), np.array([10.0, 20.0]))
-
-
-def row_of(pieces):
-    return method_row([measured_of(piece) for piece in pieces], TRUTH)
-
-
-def test_rows_have_means_intervals_and_the_worst_of_seeds():
-    first = hand_made([10, 15, 20], [0.0, 0.5, 1.0])  # the optimum
-    second = hand_made([5, 6, 10], [0.0, 0.7, 0.9], seed=1)  # scores 0.5, 6/17, 0.5
-    row = row_of([first, second])
-    scores = [1.0, (0.5 + 6 / 17 + 0.5) / 3]
-    assert row.scores == pytest.approx(scores)
-    assert (row.score, row.score_deviation) == pytest.approx(
-        (np.mean(scores), np.std(scores) * 2**0.5)
-    )
-    half = 12.7062 * np.std(scores, ddof=1) / 2**0.5  # Student's, of one degree of freedom
-    assert (row.score_low, row.score_high) == pytest.approx(
-        (row.score - half, row.score + half), 1e-4
-    )
-    assert row.worst_overshoot == pytest.approx(0.2)
-    assert row.dial_error == pytest.approx((0 + (0.2 + 0.1) / 3) / 2)
-    assert (row.seeds, row.seconds, row.n_models) == ((0, 1), 10.5, 2)
-    assert (row.moved, row.calibrated) == (None, None)
-
-
-def test_a_single_seed_has_no_interval():
-    row = row_of([hand_made([10, 15, 20], [0.0, 0.5, 1.0])])
-    assert (row.score_low, row.score_high, row.score_deviation) == (None, None, None)
-    assert (row.score, row.worst_overshoot, row.dial_error) == (1.0, 0.0, 0.0)
-
-
-def test_calibrated_policies_count_from_the_smallest_certified_budget_on():
-    kept = {"from": 0.2, "rewards": [0, 9, 20], "costs": [0.9, 0.4, 1.0]}
-    unfit = {"from": 1.5, "rewards": [0, 0, 0], "costs": [0, 0, 0]}
-    before = ([0, 8, 10], [0.3, 0.6, 1.1])
-    found = [hand_made(*before, seed=i, calibrated=c) for i, c in enumerate((kept, unfit))]
-    found.append(hand_made(*before, seed=2, calibrated={"error": "no range"}))
-    found.append(hand_made(*before, seed=3, calibrated=kept | {"from": 0.4, "costs": [0, 0.55, 1]}))
-    row = row_of(found)
-    after = row.calibrated
-    assert after.smallest_budget == pytest.approx((0.2 + 0.4) / 2)
-    assert after.score == pytest.approx(((9 / 15 + 1) / 2 + (9 / 15.5 + 1) / 2) / 2)
-    assert after.score_before == pytest.approx((8 / 16 + 10 / 20) / 2)
-    assert (after.overshoot_before, after.overshoot) == pytest.approx((0.1, 0.05))
-
-
-def test_every_method_has_a_row(folder):
-    rows = [row_of([method(folder, name)]) for name in TINY.methods]
-    assert [row.method for row in rows] == [METHODS[name].title for name in TINY.methods]
-    assert all(row.seeds == (3,) for row in rows)
-
-
 def test_methods_have_their_scores_and_worst_overshoots():
+    found = [folders.method("BFTQ", 0, 9.0), folders.method("BFTQ", 1, 10.0)]
+    truth = upper_frontier([0.0, 1.0], [10.0, 20.0])
     rows = [
-        row_of([folders.method("BFTQ", seed, 9.0 + seed) for seed in (0, 1)]),
-        row_of([folders.method("coin", 0, 5.0)]),
+        method_row([method_of(piece) for piece in some], truth)
+        for some in (found, [folders.method("coin", 0, 5.0)])
     ]
     left, right = methods_figure(rows).axes
     seeds = [line.get_xdata() for line in left.get_lines() if line.get_marker() == "o"]

@@ -25,7 +25,7 @@ MOVED_COSTS = np.array([[0.1, 0.3], [0.02, 0.45], [0.3, 0.8]])
 
 
 def calibrated(seed):
-    """What a piece has of calibration."""
+    """Calibration of a piece."""
     if SMALLEST[seed] is None:
         return {"error": "nothing is certified."}
     return {
@@ -85,7 +85,7 @@ def row_of(page, task, method):
 
 
 def scores(costs, rewards):
-    """Of each seed and budget."""
+    """Scores `[seeds, budgets]`."""
     paid = np.clip(np.maximum(BUDGETS, costs), LEAST, MOST)
     return rewards / (10 + 10 * (paid - LEAST) / (MOST - LEAST))
 
@@ -196,30 +196,8 @@ def test_what_is_not_known_is_a_dash(record, tmp_path):
     assert single[1:4] == ["1", f"{scores(COSTS, REWARDS)[0].mean():.3f}", NOTHING]
 
 
-def test_only_seeds_that_were_moved_count():
-    row = {"moved_overshoot": [None, 0.2, 0.1], "moved_error": [None, 0.06, 0.02]}
-    assert made._moved(row) == "0.200, 0.0400"
-
-
 def test_the_page_is_up_to_date():
     made.main(["page", "--check"])
-
-
-def test_a_page_that_is_not_up_to_date_is_told_and_rewritten(tmp_path):
-    page, text = tmp_path / "comparison.md", made.PAGE.read_text()
-    page.write_text(text.replace("\n| coin | ", "\n| coin | 1", 1))
-    assert page.read_text() != text
-    with pytest.raises(SystemExit, match=r"comparison\.md is not up to date; run python"):
-        made.main(["page", "--check", "--page", str(page)])
-    made.main(["page", "--page", str(page)])
-    assert page.read_text() == text
-
-
-def test_a_page_without_a_place_is_refused(tmp_path):
-    page = tmp_path / "comparison.md"
-    page.write_text(made.PAGE.read_text().replace("<!-- corridors: methods -->", ""))
-    with pytest.raises(SystemExit, match=r"comparison\.md: .* corridors: methods must be 1; got 0"):
-        made.main(["page", "--page", str(page)])
 
 
 def test_every_task_and_method_has_a_name():

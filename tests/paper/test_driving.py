@@ -12,13 +12,7 @@ from bmdp.paper import driving as experiment
 from bmdp.paper.measuring import other_seed
 from bmdp.paper.runner import Work
 from pieces import (
-    check_carried_price,
     check_evaluation,
-    check_executions,
-    check_hull,
-    check_killed,
-    check_plain,
-    done,
     piece,
     place,
 )
@@ -29,42 +23,14 @@ LAMBDAS = [0, 1, 2, 3, 4, 6, 8, 10, 15, 20]  # of the paper
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return done(experiment, tmp_path_factory.mktemp("driving"))
-
-
-@pytest.fixture(scope="session")
-def policy(folder):
-    return bmdp.load_policy(place(folder, ""))
+def folder(smoke):
+    return smoke("driving")
 
 
 def roads():
     """An environment with the seeds of the drives that are shown."""
     env = gymnasium.make(ENV.spec(), disable_env_checker=True)
     return env, environment_seeds(3, range(TESTING.n_shown))
-
-
-def test_the_evaluation_is_that_of_the_policy_of_the_run(folder, policy):
-    found = piece(place(folder, ""), "evaluation")
-    check_evaluation(found, policy, ENV, TESTING.budgets, TESTING.n_episodes, 3)
-    assert found["gamma"] == 0.9
-
-
-def test_executions_have_all_that_a_dial_needs(folder, policy):
-    found = piece(place(folder, ""), "executions")
-    check_executions(found, policy, ENV, TESTING, 3)
-    assert found["gamma"] == 0.9
-    assert {"lane_width": 4.0, "n_lanes": 2, "length": 800.0}.items() <= found["layout"].items()
-    assert found["episodes"][0] != found["episodes"][-1]
-
-
-def test_the_hull_and_the_frontier_are_those_of_the_first_drive(folder, policy):
-    env, seeds = roads()
-    state, _ = env.reset(seed=seeds[0])
-    hull = piece(place(folder, ""), "hull")
-    check_hull(hull, policy, state, 5)
-    shown = piece(place(folder, ""), "executions")["frontier"]
-    assert shown["costs"] == pytest.approx(hull["frontier"]["costs"], abs=1e-4)
 
 
 def test_drives_are_what_the_environment_has_for_the_same_actions(folder):
@@ -93,14 +59,6 @@ def test_drives_are_what_the_environment_has_for_the_same_actions(folder):
                 assert car.get("crashed", [0] * n_frames)[::5] == crashed
 
 
-def test_the_first_frames_are_the_same_at_all_budgets(folder):
-    shown = piece(place(folder, ""), "executions")["episodes"]
-    for k in range(TESTING.n_shown):
-        firsts = {tuple(car["x"][0] for car in of_budget[k]["cars"]) for of_budget in shown}
-        assert len(firsts) == 1
-    assert shown[0][0]["cars"][1]["x"][0] != shown[0][1]["cars"][1]["x"][0]
-
-
 def test_prices_are_measured_with_the_discount(folder):
     found = piece(place(folder, "ftq"), "prices")
     assert found["prices"] == [*LAMBDAS, 30, 50]
@@ -111,10 +69,6 @@ def test_prices_are_measured_with_the_discount(folder):
     assert found["reward_mean"] == measured.rewards[::-1].tolist()
     evaluated = piece(place(folder, "ftq"), "evaluation")
     check_evaluation(evaluated, mixture, ENV, TESTING.budgets, TESTING.n_episodes, 3)
-
-
-def test_a_carried_price_is_played_by_what_was_learned(folder):
-    check_carried_price(folder, ENV, TESTING)
 
 
 def test_scripts_are_measured(folder):
@@ -132,28 +86,7 @@ def test_scripts_are_measured(folder):
             assert found[column][i] == getattr(expected, column)[0]
 
 
-def test_scripts_drive_on_the_road_of_the_preset(tmp_path):
-    text = {"crash_cost": 0.0, "observation": "time-to-collision"}
-    env = replace(ENV, settings={**ENV.settings, **text})
-    settings = replace(SMOKE, budgeted=replace(SMOKE.budgeted, env=env))
-    experiment.run(settings, Work(tmp_path, 0, "cpu", "scripts"))
-    found = piece(tmp_path, "scripts")
-    idle = found["names"].index("idle")
-    assert found["cost_mean"][idle] == 0  # it crashes on its own lane
-
-
-@pytest.mark.parametrize("n_writes", [9, 60])
-def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monkeypatch):
-    check_killed(experiment, "", folder, tmp_path, monkeypatch, n_writes)
-
-
 # Presets
-
-
-@pytest.mark.parametrize("size", ["smoke", "quick", "paper", "best"])
-def test_presets_are_plain_json(size):
-    found = check_plain(experiment.SETTINGS[size])
-    assert found["priced"]["prices"][: len(LAMBDAS)] == LAMBDAS
 
 
 def test_the_papers_preset_is_its_tables():
@@ -180,3 +113,13 @@ def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_price
     decays = [how.decay * how.rounds * how.episodes for how in (ours.exploration, *explored[:2])]
     assert decays == pytest.approx(decays[:1] * 3)  # as little is random at last
     assert best.priced.learner.model == best.budgeted.learner.model
+
+
+def test_scripts_drive_on_the_road_of_the_preset(tmp_path):
+    text = {"crash_cost": 0.0, "observation": "time-to-collision"}
+    env = replace(ENV, settings={**ENV.settings, **text})
+    settings = replace(SMOKE, budgeted=replace(SMOKE.budgeted, env=env))
+    experiment.run(settings, Work(tmp_path, 0, "cpu", "scripts"))
+    found = piece(tmp_path, "scripts")
+    idle = found["names"].index("idle")
+    assert found["cost_mean"][idle] == 0  # it crashes on its own lane

@@ -9,10 +9,7 @@ from bmdp.paper.maps import (
     MOST_WAYS,
     drives_figure,
     drives_gif,
-    ego_way,
-    has_crashed,
     rounds_gif,
-    spread,
     strategies_figure,
     ways_figure,
     ways_gif,
@@ -60,13 +57,6 @@ def test_ways_are_drawn_for_each_budget_with_what_they_cost():
     assert segments(figure.axes[1]) == [[[0.5, 0.5], [0.5, 1.5]]] * 2
 
 
-def test_of_many_budgets_some_are_drawn_from_end_to_end():
-    budgets = np.linspace(0, 1, 21).tolist()
-    figure = ways_figure(executions_of(folders.executions(budgets=budgets)))
-    names = [axes.get_title().split("\n")[0] for axes in figure.axes]
-    assert names == [f"budget {b:.3g}" for b in (0, 0.2, 0.4, 0.6, 0.8, 1)]
-
-
 def test_drives_begin_at_zero_and_crashes_are_marked():
     piece = folders.executions("two-way")
     piece["episodes"][2] = [folders.drive(lane=0.0, crashed=[0, 0, 1])]
@@ -76,18 +66,6 @@ def test_drives_begin_at_zero_and_crashes_are_marked():
     assert ways == [[[0, 4], [10, 0], [30, 0]]]
     assert [line.get_xydata().tolist() for line in lines if line.get_marker() == "X"] == [[[30, 0]]]
     assert not [line for line in figure.axes[0].get_lines() if line.get_marker() == "X"]
-
-
-def test_the_car_that_is_driven_is_found_among_others():
-    assert ego_way(folders.drive())[:, 0].tolist() == [0, 10, 30]
-    assert not has_crashed(folders.drive())
-    assert not has_crashed(folders.drive(crashed=[0, 0, 0]))
-    assert has_crashed(folders.drive(crashed=[0, 1, 1]))
-
-
-@pytest.mark.parametrize(("n", "places"), [(1, [0]), (3, [0, 1, 2]), (6, [0, 1, 2, 3, 4, 5])])
-def test_few_places_are_all_taken(n, places):
-    assert spread(n) == places
 
 
 # Animations
@@ -139,11 +117,6 @@ def test_drives_move_and_show_a_crash():
     assert n_pixels(frames[2], RED) > 50
 
 
-def test_animations_are_the_same_whenever_they_are_made():
-    found = executions_of(folders.executions())
-    assert ways_gif(found) == ways_gif(found)
-
-
 def test_a_long_drive_is_not_too_large():
     car = {"y": [0.0] * 400, "heading": [0.0] * 400}
     places = np.linspace(0, 900, 400).tolist()
@@ -160,3 +133,8 @@ def test_the_last_frame_rests(n):
     picture = Image.open(io.BytesIO(rounds_gif({"one": rounds(n)})))
     picture.seek(n - 1)
     assert picture.info["duration"] == 900 + 1500
+
+
+def test_animations_are_the_same_whenever_they_are_made():
+    found = executions_of(folders.executions())
+    assert ways_gif(found) == ways_gif(found)

@@ -1,6 +1,5 @@
 """The page of performance has what the records of benchmarks have, and ratios that are right."""
 
-import doctest
 import json
 from pathlib import Path
 
@@ -53,15 +52,6 @@ def test_a_page_that_is_not_up_to_date_is_refused_and_then_rewritten(tmp_path):
     assert page.read_text() == old.replace("# Perf", "# My perf")  # what is written by hand stays
 
 
-def test_a_stack_is_compared_with_as_many_single_networks():
-    assert tables.markdown(made.together_step(TWO_STACKS)).splitlines()[2:] == [
-        "| network | rows | networks | milliseconds | ratio | growth |",
-        "|---|---|---|---|---|---|",
-        "| EncoderNet | 2,000 | 1 | 10.00 | 1.00 | – |",  # noqa: RUF001
-        "| EncoderNet | 2,000 | 6 | 45.00 | 0.75 | x4.5 for x6 networks |",
-    ]
-
-
 def test_ratios_of_frontiers_are_of_the_reference_over_one_thread_and_the_least_is_found():
     row = {"job": "best_mixtures", "input": "arc", "precision": "float32", "K": 505, "N": 2000}
     row |= {"us": 2.0, "us_two_threads": 1.25}
@@ -75,13 +65,6 @@ def test_ratios_of_frontiers_are_of_the_reference_over_one_thread_and_the_least_
     assert cells(least, "x monotone chain") == ["25 (cloud, float32, 2,000 states)"]
 
 
-def test_examples_of_ratios_and_growth_hold():
-    assert doctest.testmod(made).attempted == 2
-    assert doctest.testmod(made).failed == 0
-    assert made.ratio(None, 2.0) is None
-    assert made.growth([8.0, 6.0, 4.0], [2, 20, 200], "states") == "x0.5 for x100 states"
-
-
 def test_shares_of_random_models_are_means_and_the_least():
     row = {"budget": 1.0, "linear program": 4.0, "coin": 2.0, "price anew, cost": 0.9}
     rows = {"ladder": row, "random 0": {**row, "coin": 3.0}, "random 1": {**row, "coin": 1.0}}
@@ -90,20 +73,6 @@ def test_shares_of_random_models_are_means_and_the_least():
     assert cells(found, "ladder") == [1.0, 0.5]
     assert cells(found, "random, mean") == [1.0, 0.5]
     assert cells(found, "random, least") == [1.0, 0.25]
-
-
-def test_a_larger_target_step_and_many_states_at_once_are_compared_with_fewer():
-    step = {"states": 100, "forward_seconds": 1.0, "frontier_seconds": 3.0}
-    found = {
-        "target_step": [step],
-        "million": {"transitions": 1000, "seconds": 20.0, "added_mib": 0.0},
-        "act_milliseconds": 0.5,
-        "decisions_per_second": 50_000,
-    }
-    assert cells(made.learning_growth(found), "growth") == [None, "x5 for x10 states"]
-    assert cells(made.learning_growth(found), "us a state") == pytest.approx([40_000, 20_000])
-    assert cells(made.learning_acting(found), "x `act`") == [1.0, 25.0]
-    assert cells(made.learning_acting(found), "us a state") == pytest.approx([500, 20])
 
 
 def test_a_repeat_of_an_evaluation_is_compared_with_one_by_weights():
@@ -178,12 +147,7 @@ def test_a_record_without_tables_is_refused():
 
 @pytest.mark.parametrize(
     ("page", "n"),
-    [
-        ("", 0),
-        ("<!-- a.json: b -->\n", 0),
-        ("<!-- a.json: b -->\n<!-- c.json: d -->\n<!-- end -->", 0),
-        (2 * "<!-- a.json: b -->\n<!-- end -->\n", 2),
-    ],
+    [("<!-- a.json: b -->\n", 0), (2 * "<!-- a.json: b -->\n<!-- end -->\n", 2)],
 )
 def test_a_table_needs_one_place(page, n):
     with pytest.raises(ValueError, match=rf"places for a\.json: b must be 1; got {n}\."):

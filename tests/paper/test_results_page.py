@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import reproduction as made
 import reproduction_tables as shown
-from tables import rewritten
 
 import folders
 from bmdp.paper.results import evaluation_of, read_results
@@ -157,25 +156,3 @@ def test_figures_are_made_of_records(records):
 
 def test_the_page_is_up_to_date():
     made.main(["page", "--check"])
-
-
-def test_a_page_that_is_not_up_to_date_is_told(tmp_path):
-    page = tmp_path / "results.md"
-    text = made.PAGE.read_text()
-    page.write_text(text.replace("| best | 10 | 0.9", "| best | 10 | 0.8", 1))
-    assert page.read_text() != text
-    with pytest.raises(SystemExit, match="not up to date"):
-        made.main(["page", "--check", "--page", str(page)])
-
-
-def test_every_table_has_its_place():
-    with pytest.raises(ValueError, match="places for corridors: dials must be 1; got 0"):
-        rewritten("", {"corridors: dials": "x"})
-
-
-def test_the_pictures_of_the_page_are_there():
-    names = [f"{task}-{kind}.png" for task in shown.TASKS for kind in ("trade-off", "asked")]
-    text = made.PAGE.read_text()
-    for name in names:
-        assert (made.RECORDS / name).stat().st_size > 10_000
-        assert f"(results/{name})" in text

@@ -17,13 +17,7 @@ from bmdp.paper.measuring import other_seed
 from bmdp.paper.pricing import PriceLearning
 from bmdp.paper.runner import Work
 from pieces import (
-    check_carried_price,
     check_evaluation,
-    check_executions,
-    check_hull,
-    check_killed,
-    check_plain,
-    done,
     piece,
     place,
 )
@@ -35,41 +29,19 @@ PRICES = list(SMOKE.priced.prices)
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return done(experiment, tmp_path_factory.mktemp("slot-filling"))
-
-
-@pytest.fixture(scope="session")
-def policy(folder):
-    return bmdp.load_policy(place(folder, ""))
+def folder(smoke):
+    return smoke("slot-filling")
 
 
 @pytest.fixture(scope="session")
 def explored(folder):
-    """What prices are learned from."""
+    """The episodes that prices are learned from."""
     return rounds(place(folder, "ftq") / "exploring")
 
 
 def rounds(folder):
     run = RunFolder(folder)
     return TransitionBatch.concatenate([run.batch(0), run.batch(1)])
-
-
-def test_the_evaluation_is_that_of_the_policy_of_the_run(folder, policy):
-    found = piece(place(folder, ""), "evaluation")
-    check_evaluation(found, policy, ENV, TESTING.budgets, TESTING.n_episodes, 3)
-
-
-def test_the_hull_is_that_of_the_start(folder, policy):
-    start = [1.0] + [0.0] * 7 + [1.0] + [0.0] * 9  # nothing is right yet, and it is turn 0
-    check_hull(piece(place(folder, ""), "hull"), policy, start, 7)
-
-
-def test_executions_have_all_that_a_dial_needs(folder, policy):
-    found = piece(place(folder, ""), "executions")
-    check_executions(found, policy, ENV, TESTING, 3)
-    assert found["layout"]["slots"] == 3
-    assert found["episodes"][0] != found["episodes"][-1]
 
 
 def dialogues(folder):
@@ -159,10 +131,6 @@ def test_the_mixture_goes_by_what_was_measured(folder):
     check_evaluation(evaluated, mixture, ENV, TESTING.budgets, TESTING.n_episodes, 3)
 
 
-def test_a_carried_price_is_played_by_what_was_learned(folder):
-    check_carried_price(folder, ENV, TESTING)
-
-
 def test_the_truth_is_the_true_frontier(folder):
     found = piece(folder / "truth", "truth")
     expected = slot_filling.true_frontier(n_bins=2)
@@ -170,6 +138,29 @@ def test_the_truth_is_the_true_frontier(folder):
     assert found["rewards"] == expected.frontier.rewards.tolist()
     assert found["reward_error"] == expected.reward_error
     assert found["settings"] == {"n_bins": 2}
+
+
+# Presets
+
+
+def test_the_papers_preset_is_its_tables():
+    paper = experiment.SETTINGS["paper"]
+    assert paper.n_seeds == 6
+    assert paper.budgeted == bmdp.preset("paper-slot-filling")
+    assert paper.priced.exploring == bmdp.preset("paper-slot-filling-ftq")
+    assert paper.priced.learner == paper.priced.exploring.learner
+    assert paper.priced.prices == tuple(LAMBDAS)
+    assert paper.testing.n_episodes == 1000
+    printed = [*np.linspace(0, 0.5, 11), 0.6, 0.7, 0.8, 0.9, 1]
+    assert paper.testing.budgets == pytest.approx(printed)
+
+
+def test_our_best_preset_has_as_many_episodes_as_the_papers():
+    best = experiment.SETTINGS["best"]
+    assert best.budgeted == bmdp.preset("slot-filling")
+    assert (best.n_seeds, best.testing.n_episodes) == (10, 10_000)
+    explored = best.budgeted.exploration, best.priced.exploring.exploration
+    assert [how.rounds * how.episodes for how in explored] == [5000, 5000]
 
 
 def test_in_the_papers_way_each_price_is_ftq_on_what_ftq_without_price_explored(tmp_path):
@@ -192,38 +183,3 @@ def played_alone(policy, stream):
     plans = [Plan(0, TESTING.n_episodes, 0.0, stream)]
     played, _ = play_plans(policy, ENV.spec(), plans, seed=other_seed(3, "prices"))
     return played[0].discounted_cost
-
-
-@pytest.mark.parametrize("n_writes", [9, 45, 70, 84, 90])
-def test_a_part_that_was_killed_leaves_the_same(folder, n_writes, tmp_path, monkeypatch):
-    check_killed(experiment, "ftq", folder, tmp_path, monkeypatch, n_writes)
-
-
-# Presets
-
-
-@pytest.mark.parametrize("size", ["smoke", "quick", "paper", "best"])
-def test_presets_are_plain_json(size):
-    found = check_plain(experiment.SETTINGS[size])
-    kind = "FTQConfig" if size == "paper" else "LagrangianConfig"
-    assert found["priced"]["learner"]["kind"] == kind
-
-
-def test_the_papers_preset_is_its_tables():
-    paper = experiment.SETTINGS["paper"]
-    assert paper.n_seeds == 6
-    assert paper.budgeted == bmdp.preset("paper-slot-filling")
-    assert paper.priced.exploring == bmdp.preset("paper-slot-filling-ftq")
-    assert paper.priced.learner == paper.priced.exploring.learner
-    assert paper.priced.prices == tuple(LAMBDAS)
-    assert paper.testing.n_episodes == 1000
-    printed = [*np.linspace(0, 0.5, 11), 0.6, 0.7, 0.8, 0.9, 1]
-    assert paper.testing.budgets == pytest.approx(printed)
-
-
-def test_our_best_preset_has_as_many_episodes_as_the_papers():
-    best = experiment.SETTINGS["best"]
-    assert best.budgeted == bmdp.preset("slot-filling")
-    assert (best.n_seeds, best.testing.n_episodes) == (10, 10_000)
-    explored = best.budgeted.exploration, best.priced.exploring.exploration
-    assert [how.rounds * how.episodes for how in explored] == [5000, 5000]

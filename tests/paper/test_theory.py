@@ -10,22 +10,20 @@ from bmdp.paper import theory as experiment
 from bmdp.paper.runner import Work
 from bmdp.paper.theory import (
     branches_figure,
-    expansion_figure,
     gap_figure,
     other_ways,
     pairs_figure,
     solve,
-    summary,
 )
-from pieces import done, piece, pieces, place
+from pieces import piece, place
 
 SMOKE = experiment.SETTINGS["smoke"]
 SUCCESSORS = {"random": 3, "deterministic": 1}
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return done(experiment, tmp_path_factory.mktemp("theory"))
+def folder(smoke):
+    return smoke("theory")
 
 
 @pytest.fixture(scope="session")
@@ -87,20 +85,6 @@ def test_the_operator_loses_where_chance_moves_and_only_there(gaps):
     assert all(row["converged"] for rows in gaps["kind"].values() for row in rows)
 
 
-def test_the_summary_is_of_all_models_and_budgets(gaps):
-    rows = gaps["kind"]["random"]
-    found = gaps["summary"]["random"]
-    assert found["models"] == found["converged"] == len(rows) == SMOKE.models
-    assert found["share_mean"] == pytest.approx(np.mean([row["share"] for row in rows]))
-    assert found["ratio_least"] == min(min(row["ratio"] for row in rows))
-
-
-def test_budgets_at_which_nothing_can_be_gained_do_not_count():
-    row = {"ratio": [1.0, 1.0], "share": [None, 0.5], "converged": True}
-    found = summary([row | {"largest_excess": 0.0, "allocation_error": 0.0}])
-    assert (found["share_mean"], found["share_least"]) == (0.5, 0.5)
-
-
 def test_every_seed_has_models_of_its_own(gaps, tmp_path):
     experiment.run(replace(SMOKE, models=1, budgets=5), Work(tmp_path, 7, "cpu", ""))
     (row,) = piece(tmp_path, "gaps")["kind"]["random"]
@@ -148,17 +132,6 @@ def test_the_pairs_are_those_of_the_paper_and_of_the_remark(folder):
     assert (kinked["distance"], kinked["image_distance"]) == pytest.approx((0.4, 0.9))
 
 
-def test_a_piece_that_is_lost_is_made_again_and_the_others_are_not(tmp_path, monkeypatch):
-    tiny = replace(SMOKE, rounds=1)
-    work = Work(tmp_path / "some", 0, "cpu", "counter-examples")
-    experiment.run(tiny, work)
-    before = pieces(work.folder)
-    (work.folder / "pairs.json").unlink()
-    monkeypatch.setattr(experiment, "largest_expansion", None)
-    experiment.run(tiny, work)
-    assert pieces(work.folder) == before
-
-
 # Figures
 
 
@@ -168,13 +141,6 @@ def test_shares_are_drawn_in_order_for_each_kind_of_model():
     assert line.get_label() == "random"
     assert line.get_xdata().tolist() == [0.5, 0.7, 0.9]
     assert line.get_ydata() == pytest.approx([0, 0.5, 1])
-
-
-def test_expansions_are_drawn_on_logarithmic_axes():
-    figure = expansion_figure([{"size": 0.1, "steep": 10.0}, {"size": 0.01, "steep": 100.0}])
-    axes = figure.axes[0]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert list(axes.get_lines()[0].get_ydata()) == [10.0, 100.0]
 
 
 def test_pairs_are_drawn_with_what_is_chosen_of_each():

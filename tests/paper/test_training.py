@@ -9,14 +9,13 @@ from bmdp import ConfigError
 from bmdp.learn import (
     FTQ,
     Backward,
-    BFTQConfig,
     FTQConfig,
     Iterations,
     LagrangianConfig,
     LagrangianFTQ,
     collect,
 )
-from bmdp.learn.runs import RunFolder
+from bmdp.learn.runs import FitKeeper
 from bmdp.models import (
     EncoderNet,
     FrontierNet,
@@ -32,7 +31,6 @@ from bmdp.paper.training import (
     fitted_prices,
     playable,
     risk_neutral,
-    trained_from,
 )
 from bmdp.policies import RandomBudgetedPolicy
 from training import SPEC, Killed
@@ -81,14 +79,14 @@ def test_prices_that_are_there_are_not_learned_again(log, tmp_path, monkeypatch)
 def test_a_fit_that_was_killed_goes_on(log, tmp_path, monkeypatch):
     work, folder = Work(tmp_path, 7, "cpu", ""), tmp_path / "p"
     whole = fitted_prices(NETWORK, PRICES[:1], log, work, tmp_path / "whole").policies[0]
-    save = training.FitKeeper.save
+    save = FitKeeper.save
 
     def killed(self, *kept):
         save(self, *kept)
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.FitKeeper, "save", killed)
+        patch.setattr(FitKeeper, "save", killed)
         with pytest.raises(Killed):
             fitted_prices(NETWORK, PRICES[:1], log, work, folder)
     records = []
@@ -111,21 +109,6 @@ def test_all_prices_at_once_are_those_of_the_lagrangian_learner(log, tmp_path):
     alone = LagrangianFTQ(config).fit(log, seed=7, device="cpu")
     assert np.array_equal(found.costs, alone.costs)
     assert found.policies[0].at_step(0).prices.tolist() == list(PRICES[::-1])
-
-
-def test_a_run_that_was_killed_before_it_had_its_data_begins_anew(log, tmp_path, monkeypatch):
-    work, folder = Work(tmp_path, 7, "cpu", ""), tmp_path / "run"
-
-    def killed(self, number, batch):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "keep_batch", killed)
-        with pytest.raises(Killed):
-            trained_from(log, NETWORK, work, folder)
-    found = trained_from(log, NETWORK, work, folder)
-    alone = FTQ(NETWORK).fit(log, seed=7, device="cpu")
-    assert np.array_equal(found.q_function(log.state), alone.q_function(log.state))
 
 
 def test_what_was_learned_is_placed_on_a_device_that_is_not_the_cpu(log, monkeypatch):
@@ -163,15 +146,6 @@ def test_models_that_are_told_a_budget_become_models_without_one():
     assert (neutral.model, neutral.schedule.n) == (network, 15)
     several = all_prices(spec.learner)
     assert (several.model, several.schedule) == (network, spec.learner.schedule)
-
-
-def test_prices_share_the_settings_of_budgets():
-    learner = BFTQConfig(
-        gamma=0.5, model=KernelModel(7), ensemble=4, schedule=Backward(), caution=0.2
-    )
-    found = all_prices(learner)
-    for name in ("gamma", "model", "ensemble", "schedule", "caution"):
-        assert getattr(found, name) == getattr(learner, name)
 
 
 # Measuring

@@ -25,9 +25,9 @@ Paper: the figure of the Lagrangian appendix. Certificates are ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
@@ -35,31 +35,28 @@ from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from bmdp.arrays import FloatArray
-from bmdp.data import TransitionBatch
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.envs.slot_filling import true_frontier
+from bmdp.envs.tasks import TrueFrontier
 from bmdp.evaluation import Evaluation, Interval, calibrate, measure_portfolio
 from bmdp.exact import FiniteBMDP, budgeted_value_iteration, evaluate_policy
 from bmdp.frontier import BudgetStatus
 from bmdp.learn.presets import preset
 from bmdp.learn.spec import EnvConfig, TrainingSpec
-from bmdp.models import KernelModel
-from bmdp.paper import measuring, pictures, training
-from bmdp.paper.pricing import PAPER_PRICES, PriceLearning, all_at_once, one_by_one
+from bmdp.paper import measuring, pictures, pricing, training
 from bmdp.paper.published import published_curve
 from bmdp.paper.results import (
-    Outcomes,
     Results,
-    Truth,
     columns,
     curve_of,
     evaluation_of,
     prices_of,
+    seed_curve,
     truth_of,
 )
 from bmdp.paper.runner import Piece, Work
-from bmdp.paper.slot_filling import PRICES
-from bmdp.policies import CalibratedPolicy, HullPolicy, Portfolio
+from bmdp.paper.slot_filling import PRICES, SMALLER
+from bmdp.policies import HullPolicy, Portfolio
 from bmdp.policies.policy import Policy
 from bmdp.report.curves import FIRST, FOURTH, SECOND, THIRD, Drawn
 from bmdp.report.drawing import BLACK, BLUE, RED, new_figure, tidy
@@ -86,8 +83,8 @@ KINDS = {
     "bounded": "bounds for any costs",
     "means": "means instead of bounds",
 }
-"""What promises go by, in words: bounds of Clopper and Pearson, since costs are 0 or 0.9; bounds
-that hold for any costs in that range; and, for comparison, means, which promise too much."""
+"""Costs that promises go by: bounds of Clopper and Pearson, since costs are 0 or 0.9; bounds that
+hold for any costs in that range; and, for comparison, means, which promise too much."""
 
 GAMMA = 0.9  # of the problem whose costs are known
 
@@ -100,76 +97,46 @@ _STYLES = (FIRST, SECOND, THIRD, replace(FOURTH, marker="D"))
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """What is calibrated, and by how many episodes.
-
-    Args:
-        n_seeds: that it is done with, unless others are asked for.
-        priced: how prices are learned.
-        budgeted: how BFTQ is trained, whose dial is calibrated.
-        budgets: that are asked of prices and dials.
-        n_curve: episodes that each price is measured by.
-        n_tests: episodes a budget, or a price, of tests.
-        n_calibrating: episodes of each member of a calibrated dial.
-        calibrations: of the problem whose costs are known exactly, for each seed.
-        confidence: of certificates.
-        n_known: episodes of each member there.
-        n_bins: of scores, for the true frontier.
-    """
+    """Settings of the experiment."""
 
     n_seeds: int
-    priced: PriceLearning
-    budgeted: TrainingSpec
-    budgets: tuple[float, ...]
-    n_curve: int
-    n_tests: int
-    n_calibrating: int
-    calibrations: int
-    confidence: float = 0.95
-    n_known: int = 150
-    n_bins: int = 4
+    priced: pricing.PriceLearning
+    budgeted: TrainingSpec  # of BFTQ, whose dial is calibrated
+    budgets: tuple[float, ...]  # that are asked of prices and dials
+    n_curve: int  # episodes that each price is measured by
+    n_tests: int  # episodes a budget, or a price, of tests
+    n_calibrating: int  # episodes of each member of a calibrated dial
+    calibrations: int  # of the problem whose costs are known exactly, for each seed
+    confidence: float = 0.95  # of certificates
+    n_known: int = 150  # episodes of each member, where costs are known
+    n_bins: int = 4  # of scores, for the true frontier
 
 
-def _smaller(rounds: int, episodes: int, **learner: Any) -> TrainingSpec:
-    """Our preset of slot-filling, with fewer episodes and changes of the learner."""
-    exploration = {"rounds": rounds, "episodes": episodes, "decay": 5 / rounds / episodes}
-    return training.changed(preset("slot-filling"), learner, exploration)
+def _ours(n_seeds: int, spec: TrainingSpec, n_budgets: int, *sizes: int) -> CalibrationSettings:
+    priced = pricing.all_at_once(spec, PRICES)
+    return CalibrationSettings(n_seeds, priced, spec, measuring.evenly(n_budgets), *sizes)
 
 
-def _ours(n_seeds: int, spec: TrainingSpec, n_budgets: int, **sizes: int) -> CalibrationSettings:
-    priced = all_at_once(spec, PRICES)
-    return CalibrationSettings(n_seeds, priced, spec, measuring.evenly(n_budgets), **sizes)
+_DECAYS = {"smoke": 1 / 20, "quick": 1 / 600}
+_SMALLER = {
+    size: training.changed(SMALLER[size], {}, {"decay": decay}) for size, decay in _DECAYS.items()
+}
 
-
-def _smoke() -> CalibrationSettings:
-    spec = _smaller(2, 50, n_budgets=5, ensemble=2, model=KernelModel(20, (2.0,), (1e-1,)))
-    sizes = {"n_curve": 60, "n_tests": 100, "n_calibrating": 60, "n_bins": 2}
-    return _ours(2, spec, 6, **sizes, calibrations=20)
-
-
-def _quick() -> CalibrationSettings:
-    spec = _smaller(5, 600, model=KernelModel(100, (1.0, 2.0, 4.0), (1e-3, 1e-2, 1e-1, 1.0)))
-    sizes = {"n_curve": 1000, "n_tests": 5000, "n_calibrating": 2000}
-    return _ours(2, spec, 11, **sizes, calibrations=200)
-
-
-def _paper() -> CalibrationSettings:
-    priced = one_by_one("paper-slot-filling-ftq", PAPER_PRICES)
-    spec = preset("paper-slot-filling")
-    return CalibrationSettings(
-        5, priced, spec, measuring.evenly(11), 1000, 20_000, 5000, calibrations=400
-    )
-
-
-def _best() -> CalibrationSettings:
-    sizes = {"n_curve": 1000, "n_tests": 20_000, "n_calibrating": 5000}
-    return _ours(5, preset("slot-filling"), 11, **sizes, calibrations=400)
-
-
-SETTINGS = {"smoke": _smoke(), "quick": _quick(), "paper": _paper(), "best": _best()}
+SETTINGS = {
+    "smoke": replace(_ours(2, _SMALLER["smoke"], 6, 60, 100, 60, 20), n_bins=2),
+    "quick": _ours(2, _SMALLER["quick"], 11, 1000, 5000, 2000, 200),
+    "paper": CalibrationSettings(
+        5,
+        pricing.one_by_one("paper-slot-filling-ftq", pricing.PAPER_PRICES),
+        preset("paper-slot-filling"),
+        *(measuring.evenly(11), 1000, 20_000, 5000, 400),
+    ),
+    "best": _ours(5, preset("slot-filling"), 11, 1000, 20_000, 5000, 400),
+}
 
 
 def run(settings: CalibrationSettings, work: Work) -> None:
-    """Does a part."""
+    """Tunes prices, calibrates where costs are known, or calibrates the dial of BFTQ."""
     if work.part == "truth":
         n = settings.n_bins
         work.piece("truth", lambda: measuring.truth_piece(true_frontier(n_bins=n), {"n_bins": n}))
@@ -187,10 +154,7 @@ def run(settings: CalibrationSettings, work: Work) -> None:
 def _tune(settings: CalibrationSettings, work: Work) -> None:
     """Tunes prices to budgets, as in the paper, and calibrates the mixture of them."""
     how, (env, _) = settings.priced, training.explored(settings.priced.exploring)
-    training.trained(how.exploring, work)
-    batch = TransitionBatch.concatenate(training.rounds_of(work.folder))
-    learned = training.fitted_prices(how.learner, how.prices, batch, work, work.folder / "learning")
-    played = training.playable(learned, work.device)
+    played = training.playable(pricing.learned_prices(how, work, work.folder), work.device)
     seed = measuring.other_seed(work.seed, "calibration/curve")
     curve = work.piece(
         "prices", lambda: measuring.prices_piece(played, how.prices, env, settings.n_curve, seed)
@@ -212,26 +176,23 @@ def _tune(settings: CalibrationSettings, work: Work) -> None:
 def _dial(
     name: str, policy: Policy, env: EnvConfig, settings: CalibrationSettings, work: Work
 ) -> Piece:
-    """What a policy does at budgets before and after it is calibrated."""
-    calibrated = calibrate(
+    """A dial before and after it is calibrated."""
+    asked = settings.budgets, settings.n_tests, measuring.other_seed(work.seed, "calibration/test")
+    calibrated = measuring.calibrated_piece(
         policy,
-        env.spec(),
+        env,
+        asked,
         confidence=settings.confidence,
         n_episodes=settings.n_calibrating,
         seed=measuring.other_seed(work.seed, "calibration/calibrate"),
-        budgets=settings.budgets,
     )
-    asked = settings.budgets, settings.n_tests, measuring.other_seed(work.seed, "calibration/test")
     return {
         "policy": name,
         "budgets": list(settings.budgets),
         "before": measuring.evaluation_piece(policy, env, *asked),
-        "after": measuring.evaluation_piece(calibrated, env, *asked),
-        "certificate": measuring.certificate_piece(calibrated.certificate),
+        "after": calibrated["evaluation"],
+        "certificate": calibrated["certificate"],
     }
-
-
-# Prices chosen for a budget
 
 
 def line_search(
@@ -242,7 +203,7 @@ def line_search(
     Args:
         by_mean: with a member for each price, by falling price, at its mean cost.
         by_deviation: the same at the cost of the worst group.
-        test: what prices earn and pay in other episodes (`measuring.prices_piece`).
+        test: prices in other episodes (`measuring.prices_piece`).
         budgets: asked for.
 
     Returns:
@@ -289,12 +250,9 @@ def _chosen(portfolio: Portfolio, test: Piece, budgets: Sequence[float]) -> Piec
     }
 
 
-# Promises where costs are known
-
-
 @dataclass(frozen=True, eq=False)
 class Hazard:
-    """A problem, a policy with a dial, and what that costs exactly at its inner budgets."""
+    """A problem, a policy with a dial, and its exact costs at its inner budgets."""
 
     model: FiniteBMDP
     policy: HullPolicy
@@ -332,14 +290,7 @@ def hazard() -> Hazard:
 def certificates(
     n_calibrations: int, confidence: float, n_episodes: int, *, seed: int, known: Hazard
 ) -> Piece:
-    """Calibrates many times, and tells which promises are kept.
-
-    Args:
-        n_calibrations: of each kind; those of another seed are other ones.
-        confidence: of each.
-        n_episodes: of each member.
-        seed: of everything.
-        known: the problem.
+    """Calibrates many times, and tells which promises are kept; another seed has other ones.
 
     Returns:
         `confidence`, `n_episodes`, `exact` costs of members, and `kinds`: for each of `KINDS`
@@ -349,58 +300,38 @@ def certificates(
     """
     rows: dict[str, list[Piece]] = {kind: [] for kind in KINDS}
     shown: dict[str, list[Piece]] = {kind: [] for kind in KINDS}
+    how: Piece = {"confidence": confidence, "n_episodes": n_episodes}
+    ranges: Piece = {"budgets": known.inner, "cost_range": (0.0, GAMMA)}
     for number in range(seed * n_calibrations, (seed + 1) * n_calibrations):
-        for kind, portfolio, means in _calibrated(known, number, confidence, n_episodes):
+        binary, bounded = (
+            calibrate(known.policy, known.env, **how, **ranges, seed=number, binary_costs=is_binary)
+            for is_binary in (True, False)
+        )
+        means = binary.certificate.cost_mean
+        by_means = replace(binary.portfolio, costs=means)
+        found = {"binary": binary.portfolio, "bounded": bounded.portfolio, "means": by_means}
+        for kind, portfolio in found.items():
             rows[kind].append({"calibration": number, **promise(portfolio, known.costs)})
             shown[kind].append({"mean": means.tolist(), "high": portfolio.costs.tolist()})
     kinds = {
         kind: {
-            "rows": found,
+            "rows": some,
             "shown": shown[kind][:_N_SHOWN],
-            "calibrations": len(found),
-            "broken": sum(not row["kept"] for row in found),
-            "allowed": allowed_broken(len(found), confidence),
+            "calibrations": len(some),
+            "broken": sum(not row["kept"] for row in some),
+            "allowed": allowed_broken(len(some), confidence),
         }
-        for kind, found in rows.items()
+        for kind, some in rows.items()
     }
-    how = {"confidence": confidence, "n_episodes": n_episodes}
     return {**how, "exact": known.costs.tolist(), "kinds": kinds}
 
 
-def _calibrated(
-    known: Hazard, number: int, confidence: float, n_episodes: int
-) -> list[tuple[str, Portfolio, FloatArray]]:
-    """A calibrated portfolio of each kind, and the mean costs of its members."""
-
-    def one(binary: bool) -> CalibratedPolicy:
-        return calibrate(
-            known.policy,
-            known.env,
-            budgets=known.inner,
-            confidence=confidence,
-            n_episodes=n_episodes,
-            seed=number,
-            cost_range=(0.0, GAMMA),
-            binary_costs=binary,
-        )
-
-    found = {"binary": one(True), "bounded": one(False)}
-    means = found["binary"].certificate.cost_mean
-    portfolios = {kind: policy.portfolio for kind, policy in found.items()}
-    portfolios["means"] = replace(portfolios["binary"], costs=means)
-    return [(kind, portfolio, means) for kind, portfolio in portfolios.items()]
-
-
 def promise(portfolio: Portfolio, exact: FloatArray) -> Piece:
-    """Returns how a portfolio keeps its promise at the budget where it is nearest to break it.
+    """Judges a portfolio at the budget where it is nearest to break its promise.
 
-    Between two vertices of its frontier both what it says to cost and what it does cost change
-    evenly with the budget, so the nearest is a vertex, and it keeps its promise at all budgets if
-    it does so at vertices.
-
-    Args:
-        portfolio: with a member for each exact cost; its costs are what it goes by.
-        exact: what members cost, `[K]`.
+    Between two vertices of its frontier both its promised and its exact cost (`[K]`, of members)
+    change evenly with the budget, so the nearest is a vertex, and it keeps its promise at all
+    budgets if it does so at vertices.
 
     Returns:
         `smallest` budget that it is about; the budget `asked` from there on for which the exact
@@ -419,7 +350,7 @@ def promise(portfolio: Portfolio, exact: FloatArray) -> Piece:
 
 
 def allowed_broken(n_calibrations: int, confidence: float) -> int:
-    """Returns how many promises of a right calibrator are broken at most, with 99 % certainty.
+    """Returns the most promises that a right calibrator breaks, with 99 % certainty.
 
     >>> allowed_broken(400, 0.95)
     31
@@ -427,73 +358,61 @@ def allowed_broken(n_calibrations: int, confidence: float) -> int:
     return int(binom.ppf(_SURE, n_calibrations, 1 - confidence))
 
 
-# What was found
-
-
-class Dial(NamedTuple):
-    """A dial of one seed, before and after calibration."""
-
-    policy: str
-    evaluations: dict[str, Evaluation]  # "before" and "after"
-    smallest: float  # budget that is certified
-
-
-class Promises(NamedTuple):
-    """Calibrations of a kind, of one seed or of several."""
-
-    excess: FloatArray  # [N], exact cost above the budget, at the worst budget
-    n: int
-    broken: int
-    confidence: float
+Shown = tuple[list[Curve], list[Picture], list[Table]]
 
 
 def analyse(results: Results, anchor: str) -> Section:
-    """Returns what was found, as far as it goes."""
-    truth = results.common("truth", truth_of)
-    kinds = _all_promises(results.each("certificates", promises_of, "certificates").values())
-    rules = _rules(results, anchor, truth)
-    dials = _dials(results, anchor, truth)
-    promised = (
-        f"By {KINDS.get(kind, kind)}, {one.broken} of {one.n} promises are broken."
-        for kind, one in kinds.items()
-    )
+    """Returns the section of a report, as far as parts are done."""
+    truth, settings = results.common("truth", truth_of), results.settings
+    seeds = list(results.each("certificates", promises_of, "certificates").values())
+    kinds = {  # excess of all seeds
+        kind: np.concatenate([one[kind] for _, one in seeds if kind in one])
+        for kind in dict.fromkeys(kind for _, one in seeds for kind in one)
+    }
+    rule_curves, rule_pictures, rule_tables = _rules(results, anchor, truth)
+    told = [
+        f"By {KINDS[kind]}, {_broken(excess)} of {len(excess)} promises are broken."
+        for kind, excess in kinds.items()
+    ]
+    curves, drawn, tables = _dials(results, anchor, truth, told)
+    counts = {
+        "n_curve": "episodes that a price is measured by",
+        "n_tests": "test episodes",
+        "n_calibrating": "episodes of each member of a calibrated dial",
+        "calibrations": "calibrations for each seed",
+    }
     return Section(
         anchor,
-        TITLE,
-        QUESTION,
-        " ".join((*promised, *dials.told)),
-        facts=_setting(results.settings) | pictures.bands_fact([*rules.curves, *dials.curves]),
-        pictures=[
-            *rules.pictures,
-            *dials.pictures,
-            *([_promises(anchor, kinds)] if kinds else []),
-        ],
+        "",
+        answer=" ".join(told),
+        facts=pictures.facts_of(
+            [*rule_curves, *curves],
+            "dialogues of slot-filling, and a problem of one decision whose costs are known",
+            pictures.episodes_explored("BFTQ", settings.get("budgeted")),
+            *(
+                f"{what}: {settings[name]:,}"
+                for name, what in counts.items()
+                if isinstance(settings.get(name), int)
+            ),
+        ),
+        pictures=[*rule_pictures, *drawn, *([_promises(anchor, kinds)] if kinds else [])],
         tables=[
-            *([_promise_table(anchor, kinds)] if kinds else []),
-            *rules.tables,
-            *dials.tables,
+            *([_promise_table(anchor, kinds, seeds[0][0])] if kinds else []),
+            *rule_tables,
+            *tables,
         ],
     )
 
 
-class Shown(NamedTuple):
-    """What is told and drawn of prices or of dials."""
-
-    curves: list[Curve]
-    pictures: list[Picture]
-    tables: list[Table]
-    told: list[str]
-
-
-def _rules(results: Results, anchor: str, truth: Truth | None) -> Shown:
+def _rules(results: Results, anchor: str, truth: TrueFrontier | None) -> Shown:
     """The calibration of the multiplier, and prices chosen for a budget."""
     rules = list(results.each("rules", rules_of).values())
     prices = list(results.each("prices", prices_of).values())
     if not rules:
-        return Shown([], [], [], [])
-    curves = {rule: curve_of(RULES[rule], [one[rule].points for one in rules]) for rule in RULES}
+        return [], [], []
+    curves = {rule: curve_of(RULES[rule], [one[rule][0] for one in rules]) for rule in RULES}
     tables = [
-        _rule_table(anchor, rule, curve, [one[rule].infeasible for one in rules])
+        _rule_table(anchor, rule, curve, [one[rule][2] for one in rules])
         for rule, curve in curves.items()
     ]
     drawn = [Drawn(curve, style) for curve, style in zip(curves.values(), _STYLES, strict=False)]
@@ -504,51 +423,46 @@ def _rules(results: Results, anchor: str, truth: Truth | None) -> Shown:
     title = "Prices chosen for a budget"
     found = [pictures.asked(f"{anchor}-rules", drawn, truth, title, words)]
     if prices:
-        largest = np.mean([one["deviation"].said for one in rules], axis=0)
+        largest = np.mean([one["deviation"][1] for one in rules], axis=0)
         words = "the mean of the worst of ten groups of episodes"
         paper, name = published_curve("slot-filling", "FTQ"), f"{anchor}-multiplier"
         curve = curve_of("mean", prices)
         found.insert(0, pictures.multiplier(name, curve, largest, paper, words))
-    return Shown(list(curves.values()), found, tables, [])
+    return list(curves.values()), found, tables
 
 
-def _dials(results: Results, anchor: str, truth: Truth | None) -> Shown:
-    """Dials of both policies, before and after."""
-    shown, certified = Shown([], [], [], []), []
+def _dials(results: Results, anchor: str, truth: TrueFrontier | None, told: list[str]) -> Shown:
+    """Dials of both policies, before and after; sentences on them are added to those told."""
+    curves, shown, tables, certified = list[Curve](), list[Picture](), list[Table](), list[str]()
     for part in ("dial", ""):
         found = list(results.each("dial", dial_of, part).values())
         for when in ("before", "after") if found else ():
-            label, number = f"{found[0].policy}, {when}", len(shown.curves)
-            smallest = max(dial.smallest for dial in found)
-            each = [dial.evaluations[when] for dial in found]
+            policy, smallest = found[0][0], max(dial[1] for dial in found)
+            each, label = [dial[2][when] for dial in found], f"{policy}, {when}"
             curve = budget_curve(label, each)
             report = dial_report(each, truth.frontier) if truth is not None else None
-            name, title = f"{anchor}-dial-{number}", f"Budgets, {label} calibration"
-            shown.curves.append(curve)
-            shown.tables.append(budget_table(name, title, curve, report))
-            shown.told.append(_judged(label, curve, smallest))
-            certified.append(f"{found[0].policy} from {smallest:.3f} on")
-    if shown.curves:
-        drawn = [Drawn(curve, style) for curve, style in zip(shown.curves, _STYLES, strict=False)]
+            name, title = f"{anchor}-dial-{len(curves)}", f"Budgets, {label} calibration"
+            curves.append(curve)
+            tables.append(budget_table(name, title, curve, report))
+            told.append(_judged(label, curve, smallest))
+            certified.append(f"{policy} from {smallest:.3f} on")
+    if curves:
+        drawn = [Drawn(curve, style) for curve, style in zip(curves, _STYLES, strict=False)]
         words = (
             "Dials before and after `bmdp.calibrate`. Promises are about budgets that are "
             f"certified, of all seeds: {', '.join(dict.fromkeys(certified))}."
         )
         title = "Dials before and after calibration"
-        shown.pictures.append(pictures.asked(f"{anchor}-dials", drawn, truth, title, words))
-    return shown
+        shown.append(pictures.asked(f"{anchor}-dials", drawn, truth, title, words))
+    return curves, shown, tables
 
 
-class Rule(NamedTuple):
-    """What one rule chose in one seed."""
+def rules_of(piece: Data) -> dict[str, tuple[Curve, FloatArray, FloatArray]]:
+    """Returns the choices of each rule in one seed.
 
-    points: Outcomes  # at budgets; how far rewards may be off is not known
-    said: FloatArray  # [P], cost of each price
-    infeasible: FloatArray  # [B], whether no price keeps the budget
-
-
-def rules_of(piece: Data) -> dict[str, Rule]:
-    """Returns what each rule chose."""
+    They are a curve at budgets, without intervals of rewards; the cost said of each price, `[P]`;
+    and whether no price keeps the budget, `[B]`.
+    """
     (budgets,), found = columns(piece, "budgets"), {}
     for rule in RULES:
         one = piece["rules"][rule]
@@ -560,43 +474,33 @@ def rules_of(piece: Data) -> dict[str, Rule]:
                 f"rule '{rule}' must have a cost for each price, a choice for a budget"
             )
         unknown = np.full(len(budgets), np.nan)
-        points = Outcomes(budgets, Interval(*cost), Interval(reward, unknown, unknown))
-        found[rule] = Rule(points, said, infeasible)
+        points = seed_curve(budgets, Interval(*cost), Interval(reward, unknown, unknown))
+        found[rule] = points, said, infeasible
     return found
 
 
-def dial_of(piece: Data) -> Dial:
-    """Returns a dial before and after it was calibrated."""
+def dial_of(piece: Data) -> tuple[str, float, dict[str, Evaluation]]:
+    """Returns the policy of a dial, its smallest certified budget, and evaluations by when."""
     evaluations = {when: evaluation_of(piece[when]) for when in ("before", "after")}
-    smallest = float(piece["certificate"]["smallest_budget"])
-    return Dial(str(piece["policy"]), evaluations, smallest)
+    return str(piece["policy"]), float(piece["certificate"]["smallest_budget"]), evaluations
 
 
-def promises_of(piece: Data) -> dict[str, Promises]:
-    """Returns the calibrations of each kind."""
-    return {
-        kind: Promises(
-            np.array([row["exact"] - row["asked"] for row in one["rows"]], np.float64),
-            int(one["calibrations"]),
-            int(one["broken"]),
-            float(piece["confidence"]),
-        )
+def promises_of(piece: Data) -> tuple[float, dict[str, FloatArray]]:
+    """Returns the confidence, and of each kind the excess of each calibration, `[N]`.
+
+    It is the exact cost above the budget, at the worst budget.
+    """
+    return float(piece["confidence"]), {
+        kind: np.array([row["exact"] - row["asked"] for row in one["rows"]], np.float64)
         for kind, one in piece["kinds"].items()
     }
 
 
-def _all_promises(seeds: Iterable[Mapping[str, Promises]]) -> dict[str, Promises]:
-    found: dict[str, Promises] = {}
-    for kind, one in (pair for seed in seeds for pair in seed.items()):
-        there = found.get(kind, Promises(np.empty(0), 0, 0, one.confidence))
-        excess = np.concatenate([there.excess, one.excess])
-        n, broken = there.n + one.n, there.broken + one.broken
-        found[kind] = Promises(excess, n, broken, one.confidence)
-    return found
+def _broken(excess: FloatArray) -> int:
+    return int((excess > _SLIP).sum())
 
 
 def _judged(label: str, curve: Curve, smallest: float) -> str:
-    """How much a dial exceeds budgets that are certified, in a sentence."""
     over = (curve.cost.mean - curve.settings)[curve.settings >= smallest]
     if not len(over):
         return f"{label} calibration: no budget is certified."
@@ -614,41 +518,37 @@ def _rule_table(anchor: str, rule: str, curve: Curve, infeasible: Sequence[Float
     return replace(table, columns=[*table.columns, column], note=note)
 
 
-def _promise_table(anchor: str, kinds: Mapping[str, Promises]) -> Table:
-    found = kinds.values()
+def _promise_table(anchor: str, kinds: Mapping[str, FloatArray], confidence: float) -> Table:
+    numbers, broken = [len(found) for found in kinds.values()], [*map(_broken, kinds.values())]
+    shares = [n_broken / max(n, 1) for n_broken, n in zip(broken, numbers, strict=True)]
     return Table(
         f"{anchor}-promises",
         "Promises that are broken",
         [
-            Column("by", [KINDS.get(kind, kind) for kind in kinds], "s"),
-            Column("calibrations", [one.n for one in found], "d"),
-            Column("broken", [one.broken for one in found], "d"),
-            Column("share", [one.broken / max(one.n, 1) for one in found]),
-            Column("promised at most", [1 - one.confidence for one in found], ".2f", "promised"),
+            Column("by", [KINDS[kind] for kind in kinds], "s"),
+            Column("calibrations", numbers, "d"),
+            Column("broken", broken, "d"),
+            Column("share", shares),
+            Column("promised at most", [1 - confidence] * len(kinds), ".2f", "promised"),
         ],
         "A promise is about all budgets from the smallest certified one on.",
     )
 
 
-def _promises(anchor: str, kinds: Mapping[str, Promises]) -> Picture:
-    n = max(found.n for found in kinds.values())
+def _promises(anchor: str, kinds: Mapping[str, FloatArray]) -> Picture:
+    n = max(map(len, kinds.values()))
     caption = (
         f"{n:,} calibrations of a policy whose costs are known exactly, each from new episodes: "
         "how far the exact cost is above the budget, at the budget where it is furthest. Crosses: "
         "promises that are broken."
     )
-    told = (f"{KINDS.get(kind, kind)}: {found.broken} broken" for kind, found in kinds.items())
-    alt = f"Promises of {n} calibrations; {', '.join(told)}."
-    figure = promises_figure({kind: found.excess for kind, found in kinds.items()})
-    return Picture(f"{anchor}-promises", "Are promises kept?", caption, alt, figure)
+    told = (f"{KINDS[kind]}: {_broken(found)} broken" for kind, found in kinds.items())
+    alt, title = f"Promises of {n} calibrations; {', '.join(told)}.", "Are promises kept?"
+    return Picture(f"{anchor}-promises", title, caption, alt, promises_figure(kinds))
 
 
 def promises_figure(kinds: Mapping[str, FloatArray]) -> Figure:
-    """Returns how far exact costs are above the budget, at the worst budget of each calibration.
-
-    Args:
-        kinds: excess of each calibration, by what they go by.
-    """
+    """Returns the excess of exact costs, at the worst budget of each calibration, by kind."""
     figure = new_figure(height=1.0 + 0.75 * len(kinds))
     axes = figure.subplots()
     tidy(axes)
@@ -659,25 +559,7 @@ def promises_figure(kinds: Mapping[str, FloatArray]) -> Figure:
         for mask, colour, marker in ((~is_broken, BLUE, "o"), (is_broken, RED, "X")):
             axes.plot(excess[mask], heights[mask], marker, color=colour, markersize=4, alpha=0.7)
     axes.axvline(0, color=BLACK, linewidth=1, linestyle="--")
-    axes.set_yticks(range(len(kinds)), [KINDS.get(kind, kind) for kind in kinds])
+    axes.set_yticks(range(len(kinds)), [KINDS[kind] for kind in kinds])
     axes.set_ylim(len(kinds) - 0.5, -0.5)
     axes.set_xlabel("exact cost minus budget, at the worst budget (above 0: broken)")
     return figure
-
-
-def _setting(settings: Data) -> dict[str, str]:
-    counts = {
-        "n_curve": "episodes that a price is measured by",
-        "n_tests": "test episodes",
-        "n_calibrating": "episodes of each member of a calibrated dial",
-        "calibrations": "calibrations for each seed",
-    }
-    return pictures.setting_of(
-        "dialogues of slot-filling, and a problem of one decision whose costs are known",
-        pictures.episodes_explored("BFTQ", settings.get("budgeted")),
-        *(
-            f"{what}: {settings[name]:,}"
-            for name, what in counts.items()
-            if isinstance(settings.get(name), int)
-        ),
-    )

@@ -24,41 +24,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from bmdp.data import TransitionBatch
 from bmdp.envs import Corridors, corridors, slot_filling
 from bmdp.envs.corridors.frontier import Grid, corridors_grid, cost_range
+from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import BmdpError
-from bmdp.evaluation import (
-    DialReport,
-    Evaluation,
-    calibrate,
-    evaluate_move,
-    measure_dial,
-    seed_interval,
-)
+from bmdp.evaluation import DialReport, Evaluation, evaluate_move, measure_dial, seed_interval
 from bmdp.frontier import Frontier
 from bmdp.learn.collect import collect
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import RunFolder
 from bmdp.learn.spec import EnvConfig, TrainingSpec, with_setting
 from bmdp.paper import measuring, training
-from bmdp.paper.results import Results, Truth, evaluation_of, truth_of
-from bmdp.paper.rivals import METHODS, WITH_NETWORKS, Lesson, shown_env
+from bmdp.paper.results import Results, evaluation_of, truth_of
+from bmdp.paper.rivals import METHODS, WITH_NETWORKS, Lesson, scripted_env
 from bmdp.paper.runner import Piece, Work
-from bmdp.policies.policy import BudgetedPolicy, Policy
+from bmdp.policies.policy import BudgetedPolicy
+from bmdp.report import drawing as ink
 from bmdp.report.curves import Drawn, Style, trade_off_figure
-from bmdp.report.drawing import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    new_figure,
-    tidy,
-)
+from bmdp.report.drawing import new_figure, tidy
 from bmdp.report.section import Column, Data, Picture, Section, Table
 from bmdp.report.series import budget_curve
 
@@ -71,17 +54,11 @@ QUESTION = (
 
 @dataclass(frozen=True)
 class ComparedTask:
-    """What is explored.
+    """A task that is explored."""
 
-    Args:
-        preset: settings of training.
-        settings: changes of them.
-        moved_at: step at which the dial is moved.
-    """
-
-    preset: str
-    settings: tuple[str, ...]
-    moved_at: int
+    preset: str  # of training
+    settings: tuple[str, ...]  # changes of it
+    moved_at: int  # step at which the dial is moved
 
 
 TASKS = {
@@ -92,8 +69,7 @@ TASKS = {
 
 PARTS, COMMON = tuple(TASKS), ("truth",)
 
-CONFIDENCE = 0.95
-"""Of a calibrated dial."""
+CONFIDENCE = 0.95  # of a calibrated dial
 
 FIRST_BUDGETS, NEW_BUDGETS = (0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Budgets before and after the dial is moved."""
@@ -101,35 +77,27 @@ FIRST_BUDGETS, NEW_BUDGETS = (0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _FINEST_ROUTES = 17  # resolution of the grid, where there are more corridors
 
 _STYLES = {
-    "bftq": Style(BLUE, "^"),
-    "bftq-paper": Style(SKY, "^"),
-    "ftq-paper": Style(ORANGE, "v"),
-    "ftq-mixture": Style(RED, "v"),
-    "coin": Style(GREEN, "o"),
-    "multiplier": Style(PURPLE, "s"),
-    "switching": Style(GREY, "P"),
-    "ridge": Style(GREEN, "X"),
-    "scripted": Style(BLACK, "D"),
+    "bftq": Style(ink.BLUE, "^"),
+    "bftq-paper": Style(ink.SKY, "^"),
+    "ftq-paper": Style(ink.ORANGE, "v"),
+    "ftq-mixture": Style(ink.RED, "v"),
+    "coin": Style(ink.GREEN, "o"),
+    "multiplier": Style(ink.PURPLE, "s"),
+    "switching": Style(ink.GREY, "P"),
+    "ridge": Style(ink.GREEN, "X"),
+    "scripted": Style(ink.BLACK, "D"),
 }
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """How methods are measured.
+    """Numbers of episodes and budgets."""
 
-    Args:
-        n_tests: test episodes a budget; a quarter of it for each pair of budgets of a moved dial.
-        n_calibrating: episodes of each member of a calibrated policy; 0 for no calibration.
-        resolution: nodes along a cell of corridors, for true frontiers and ideal costs.
-        bins: of scores, for the true frontier of slot-filling.
-        n_budgets: from 0 to 1, at which methods are measured.
-    """
-
-    n_tests: int
-    n_calibrating: int
-    resolution: int = 33
-    bins: int = 4
-    n_budgets: int = 11
+    n_tests: int  # episodes a budget; a quarter for each pair of budgets of a moved dial
+    n_calibrating: int  # episodes of each member of a calibrated policy; 0 for no calibration
+    resolution: int = 33  # nodes along a cell of corridors, for true frontiers and ideal costs
+    bins: int = 4  # of scores, for the true frontier of slot-filling
+    n_budgets: int = 11  # from 0 to 1, at which methods are measured
 
     @property
     def budgets(self) -> tuple[float, ...]:
@@ -139,20 +107,12 @@ class Measuring:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """What is compared.
-
-    Args:
-        n_seeds: that it is done with, unless others are asked for.
-        tasks: that are explored.
-        methods: that learn.
-        changes: of the settings of all tasks.
-        measuring: how much is measured.
-    """
+    """Settings of the experiment."""
 
     n_seeds: int
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
-    changes: tuple[str, ...]
+    changes: tuple[str, ...]  # of the settings of all tasks
     measuring: Measuring
 
 
@@ -212,8 +172,7 @@ def spec_of(task: ComparedTask, changes: tuple[str, ...] = ()) -> TrainingSpec:
 def lesson_of(name: str, changes: tuple[str, ...], work: Work) -> Lesson:
     """Explores a task in the folder of the work, or goes on with that."""
     spec = spec_of(TASKS[name], changes)
-    policy = training.trained(spec, work)
-    batch = TransitionBatch.concatenate(training.rounds_of(work.folder))
+    policy, batch = training.trained(spec, work), training.log_of(work.folder)
     seconds = sum(float(r.get("seconds", 0)) for r in RunFolder(work.folder).records())
     return Lesson(name, spec, batch, policy, seconds, work.seed, work.device)
 
@@ -222,16 +181,17 @@ def method_piece(name: str, lesson: Lesson, how: Measuring) -> Piece:
     """Learns by a method, and measures it as it is and after it was calibrated."""
     learned = METHODS[name].learn(lesson)
     policy = training.playable(learned.policy, lesson.device)
-    env = shown_env(lesson.env, policy_is_scripted=name == "scripted")
+    env = scripted_env(lesson.env) if name == "scripted" else lesson.env
     begin = time.perf_counter()
     seed = measuring.other_seed(lesson.seed, "comparison/test")
+    asked = how.budgets, how.n_tests, seed
     piece: Piece = {
         "method": METHODS[name].title,
         "task": lesson.task,
         "seed": lesson.seed,
         "n_models": learned.n_models,
         "n_more": learned.n_more,
-        "evaluation": measuring.evaluation_piece(policy, env, how.budgets, how.n_tests, seed),
+        "evaluation": measuring.evaluation_piece(policy, env, *asked),
         "moved": moves(
             policy,
             env,
@@ -240,29 +200,17 @@ def method_piece(name: str, lesson: Lesson, how: Measuring) -> Piece:
             seed=seed,
             resolution=min(how.resolution, _FINEST_ROUTES),
         ),
-        "calibrated": _calibrated(policy, env, lesson, how) if how.n_calibrating else None,
+        "calibrated": None,
     }
+    if how.n_calibrating:
+        other = measuring.other_seed(lesson.seed, "comparison/calibrate")
+        numbers: dict[str, Any] = {"n_episodes": how.n_calibrating, "seed": other}
+        numbers["confidence"] = CONFIDENCE
+        try:
+            piece["calibrated"] = measuring.calibrated_piece(policy, env, asked, **numbers)
+        except BmdpError as error:
+            piece["calibrated"] = {"error": str(error)}
     return piece | {"seconds": {"train": learned.seconds, "test": time.perf_counter() - begin}}
-
-
-def _calibrated(policy: Policy, env: EnvConfig, lesson: Lesson, how: Measuring) -> Piece:
-    """What a policy does after it was calibrated, or why it cannot be."""
-    try:
-        calibrated = calibrate(
-            policy,
-            env.spec(),
-            confidence=CONFIDENCE,
-            n_episodes=how.n_calibrating,
-            seed=measuring.other_seed(lesson.seed, "comparison/calibrate"),
-            budgets=how.budgets,
-        )
-    except BmdpError as error:
-        return {"error": str(error)}
-    seed = measuring.other_seed(lesson.seed, "comparison/test")
-    return {
-        "certificate": measuring.certificate_piece(calibrated.certificate),
-        "evaluation": measuring.evaluation_piece(calibrated, env, how.budgets, how.n_tests, seed),
-    }
 
 
 def task_truth(name: str, how: Measuring) -> Piece:
@@ -270,9 +218,8 @@ def task_truth(name: str, how: Measuring) -> Piece:
     env, _ = training.explored(spec_of(TASKS[name]))
     kept = {k: v for k, v in env.settings.items() if k not in ("observe_time", "features")}
     if env.id == "slot-filling":
-        return measuring.truth_piece(
-            slot_filling.true_frontier(n_bins=how.bins), {"bins": how.bins}
-        )
+        solved = slot_filling.true_frontier(n_bins=how.bins)
+        return measuring.truth_piece(solved, {"bins": how.bins})
     resolution = min(how.resolution, _FINEST_ROUTES) if kept else how.resolution
     is_fine = resolution >= 33  # coarser ones promise what is not earned: measured values count
     found = corridors.true_frontier(
@@ -284,9 +231,6 @@ def task_truth(name: str, how: Measuring) -> Piece:
     return measuring.truth_piece(found, {"resolution": resolution, **kept})
 
 
-# The dial moved in the middle of episodes
-
-
 def moves(
     policy: BudgetedPolicy,
     env: EnvConfig,
@@ -296,62 +240,39 @@ def moves(
     seed: int,
     resolution: int = 17,
 ) -> list[Piece]:
-    """Returns what a policy pays and earns after its dial was moved, for each first budget.
+    """Returns what a policy pays and earns after its dial was moved at a step.
 
-    Args:
-        policy: of any kind.
-        env: where it is played.
-        at_step: steps made before the dial is moved.
-        n_episodes: for each pair of budgets.
-        seed: of everything.
-        resolution: of the grid on which the ideal costs of corridors are computed.
+    The resolution is of the grid on which the ideal costs of corridors are computed.
 
     Returns:
         For each first budget: `from`, `budgets` (the new ones), `going` (share of episodes that are
         not over at that step), `infeasible` share, `cost` and `reward` from there on (None if none
         is going on), and `ideal`, the mean cost of an honest dial, None where it is not known.
     """
-    how: dict[str, Any] = {"n_episodes": n_episodes, "seed": seed}
+
+    def ideal(first: float) -> list[float] | None:
+        """Corridors: mean cost-to-go of an honest dial, E[clip(budget, least, most of a state)]."""
+        if env.id != "corridors":
+            return None
+        budgets = np.full(n_episodes, first)
+        batch = collect(policy, env.spec(), range(n_episodes), budgets=budgets, seed=seed)
+        assert batch.step is not None
+        states = np.asarray(batch.state[batch.step == at_step], np.float64)[:, :2]
+        if len(states) == 0:
+            return None
+        ends = cost_range(_grid(tuple(sorted(env.settings.items())), resolution), states, at_step)
+        return [float(np.clip(budget, *ends.T).mean()) for budget in NEW_BUDGETS]
+
+    how: dict[str, Any] = {"new_budgets": NEW_BUDGETS, "n_episodes": n_episodes, "seed": seed}
     found = []
     for first in FIRST_BUDGETS:
-        budgets: dict[str, Any] = {"first_budget": first, "new_budgets": NEW_BUDGETS}
-        move = evaluate_move(policy, env.spec(), **budgets, at_step=at_step, **how)
-        is_over = move.n_going == 0
-        found.append(
-            {
-                "from": first,
-                "budgets": list(NEW_BUDGETS),
-                "going": move.going_share,
-                "infeasible": None if is_over else move.infeasible_share.tolist(),
-                "cost": None if is_over else move.cost_mean.tolist(),
-                "reward": None if is_over else move.reward_mean.tolist(),
-                "ideal": _ideal(policy, env, first, at_step, resolution, **how),
-            }
-        )
+        move = evaluate_move(policy, env.spec(), first_budget=first, at_step=at_step, **how)
+        row: Piece = {"from": first, "budgets": list(NEW_BUDGETS), "going": move.going_share}
+        for column in ("infeasible_share", "cost_mean", "reward_mean"):
+            name = column.partition("_")[0]
+            row[name] = None if move.n_going == 0 else getattr(move, column).tolist()
+        found.append({**row, "ideal": ideal(first)})
     return found
-
-
-def _ideal(  # noqa: PLR0913
-    policy: BudgetedPolicy,
-    env: EnvConfig,
-    first: float,
-    step: int,
-    resolution: int,
-    *,
-    n_episodes: int,
-    seed: int,
-) -> list[float] | None:
-    """Corridors: mean cost-to-go of an honest dial, E[clip(budget, least, most of a state)]."""
-    if env.id != "corridors":
-        return None
-    budgets = np.full(n_episodes, first)
-    batch = collect(policy, env.spec(), range(n_episodes), budgets=budgets, seed=seed)
-    assert batch.step is not None
-    states = np.asarray(batch.state[batch.step == step], np.float64)[:, :2]
-    if len(states) == 0:
-        return None
-    ends = cost_range(_grid(tuple(sorted(env.settings.items())), resolution), states, step)
-    return [float(np.clip(budget, *ends.T).mean()) for budget in NEW_BUDGETS]
 
 
 @lru_cache(maxsize=1)  # it takes seconds, and is the same for all methods of a task
@@ -360,10 +281,10 @@ def _grid(settings: tuple[tuple[str, Any], ...], resolution: int) -> Grid:
 
 
 class MoveErrors(NamedTuple):
-    """How far costs are from where they should be, after the dial was moved."""
+    """Distances of costs from where they should be, after the dial was moved."""
 
-    worst: float  # what is paid too much, at most
-    mean: float  # of distances
+    worst: float  # paid too much, at most
+    mean: float
 
 
 def move_errors(found: Iterable[Sequence[Data]]) -> MoveErrors | None:
@@ -379,11 +300,7 @@ def move_errors(found: Iterable[Sequence[Data]]) -> MoveErrors | None:
     return MoveErrors(max(errors), float(np.abs(errors).mean())) if errors else None
 
 
-# What was found
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
+class SeedOfMethod(NamedTuple):
     """A method of one seed."""
 
     title: str
@@ -396,22 +313,16 @@ class Measured:
     n_more: int  # episodes that were played to choose it
 
 
-def measured_of(piece: Data) -> Measured:
+def method_of(piece: Data) -> SeedOfMethod:
     """Returns a method of one seed."""
     after, calibrated = piece["calibrated"], None
     if after is not None and "error" not in after:
         smallest = float(after["certificate"]["smallest_budget"])
         calibrated = evaluation_of(after["evaluation"]), smallest
-    return Measured(
-        title=str(piece["method"]),
-        seed=int(piece["seed"]),
-        evaluation=evaluation_of(piece["evaluation"]),
-        calibrated=calibrated,
-        moved=piece["moved"],
-        seconds=float(piece["seconds"]["train"]),
-        n_models=int(piece["n_models"]),
-        n_more=int(piece.get("n_more", 0)),
-    )
+    evaluation, seconds = evaluation_of(piece["evaluation"]), float(piece["seconds"]["train"])
+    title, seed, n_models = str(piece["method"]), int(piece["seed"]), int(piece["n_models"])
+    numbers = seconds, n_models, int(piece.get("n_more", 0))
+    return SeedOfMethod(title, seed, evaluation, calibrated, piece["moved"], *numbers)
 
 
 class CalibratedRow(NamedTuple):
@@ -426,19 +337,15 @@ class CalibratedRow(NamedTuple):
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A method on a task.
-
-    `score_low` and `score_high` are a 95 % interval over seeds, and `score_deviation` is between
-    seeds; they are None if there is one seed.
-    """
+    """A method on a task."""
 
     method: str
     seeds: tuple[int, ...]
     scores: tuple[float, ...]  # of each seed
     score: float  # mean
-    score_low: float | None
+    score_low: float | None  # of a 95 % interval over seeds; None if there is one
     score_high: float | None
-    score_deviation: float | None
+    score_deviation: float | None  # between seeds
     worst_overshoot: float  # of any budget and seed
     dial_error: float  # mean
     moved: MoveErrors | None
@@ -447,7 +354,7 @@ class MethodRow:
     calibrated: CalibratedRow | None
 
 
-def method_row(found: Sequence[Measured], truth: Frontier) -> MethodRow:
+def method_row(found: Sequence[SeedOfMethod], truth: Frontier) -> MethodRow:
     """Returns the row of a method, of all seeds."""
     reports = [measure_dial(one.evaluation, truth) for one in found]
     scores = np.array([report.mean_score for report in reports])
@@ -474,9 +381,8 @@ def method_row(found: Sequence[Measured], truth: Frontier) -> MethodRow:
 
 
 def _calibrated_row(
-    found: Sequence[Measured], before: Sequence[DialReport], truth: Frontier
+    found: Sequence[SeedOfMethod], before: Sequence[DialReport], truth: Frontier
 ) -> CalibratedRow | None:
-    """From the smallest certified budget on, over the seeds that have one."""
     rows = []
     for one, as_it_was in zip(found, before, strict=True):
         if one.calibrated is None:
@@ -495,14 +401,11 @@ def _calibrated_row(
 
 
 def analyse(results: Results, anchor: str) -> Section:
-    """Returns what was found, as far as it goes."""
-    pictures: list[Picture] = []
-    tables: list[Table] = []
-    told: list[str] = []
+    """Returns the section of a report, as far as parts are done."""
+    pictures, tables, told = list[Picture](), list[Table](), list[str]()
     for task in sorted({one.part for one in results.parts if one.seed is not None}):
         each = {
-            name: list(results.each(f"method-{name}", measured_of, task).values())
-            for name in _STYLES
+            name: list(results.each(f"method-{name}", method_of, task).values()) for name in _STYLES
         }
         methods = {name: found for name, found in each.items() if found}
         truth = results.common(f"truth-{task}", truth_of)
@@ -513,17 +416,15 @@ def analyse(results: Results, anchor: str) -> Section:
         tables.append(_table(anchor, task, rows))
         told.append(_told(task, rows))
     settings = results.settings
-    measuring = settings.get("measuring") or {}
+    how = {"n_tests": 0, "n_budgets": 0, "n_calibrating": 0, **(settings.get("measuring") or {})}
     return Section(
         anchor,
-        TITLE,
-        QUESTION,
-        " ".join(told),
+        "",
+        answer=" ".join(told),
         facts={
-            "Setting": f"tasks: {', '.join(settings.get('tasks') or ())}; "
-            f"{measuring.get('n_tests', 0):,} test episodes at each of "
-            f"{measuring.get('n_budgets', 0)} budgets; {measuring.get('n_calibrating', 0):,} "
-            "episodes of each member to calibrate",
+            "Setting": f"tasks: {', '.join(settings.get('tasks') or ())}; {how['n_tests']:,} test "
+            f"episodes at each of {how['n_budgets']} budgets; {how['n_calibrating']:,} episodes of "
+            "each member to calibrate",
             "Bands and boxes": "Lines at scores: Student's 95 % intervals over seeds of each "
             "seed's mean score.",
         },
@@ -547,7 +448,7 @@ def _scores(anchor: str, task: str, rows: Sequence[MethodRow]) -> Picture:
 
 
 def _trade_off(
-    anchor: str, task: str, methods: Mapping[str, Sequence[Measured]], truth: Truth
+    anchor: str, task: str, methods: Mapping[str, Sequence[SeedOfMethod]], truth: TrueFrontier
 ) -> Picture:
     drawn = [
         Drawn(budget_curve(found[0].title, [one.evaluation for one in found]), _STYLES[name])
@@ -611,27 +512,30 @@ def _told(task: str, rows: Sequence[MethodRow]) -> str:
 
 
 def methods_figure(rows: Sequence[MethodRow]) -> Figure:
-    """Returns score and worst overshoot of methods, a line each; dots are seeds.
+    """Returns score and worst overshoot of methods, a line each; intervals may leave the axes.
 
-    Intervals may leave the axes. Hollow marks: after calibration, at budgets from the smallest
-    certified one on.
+    Dots are seeds; hollow marks are after calibration, from the smallest certified budget on.
     """
     figure = new_figure(width=7.0, height=1.1 + 0.36 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1.5, 1])
     for axes, best in ((left, 1), (right, 0)):
         tidy(axes)
-        axes.axvline(best, color=GREY, linewidth=1, linestyle="--")
+        axes.axvline(best, color=ink.GREY, linewidth=1, linestyle="--")
     scores = [1.0]
     for i, row in enumerate(rows):
-        left.plot(row.scores, [i] * len(row.scores), "o", color=SKY, markersize=4, alpha=0.8)
+        left.plot(row.scores, [i] * len(row.scores), "o", color=ink.SKY, markersize=4, alpha=0.8)
         if row.score_low is not None and row.score_high is not None:
             ends = [row.score_low, row.score_high]
-            left.plot(ends, [i, i], color=BLUE, linewidth=1.5, alpha=0.6)
-        left.plot(row.score, i, "s", color=BLUE)
-        right.plot(row.worst_overshoot, i, "s", color=BLUE)
+            left.plot(ends, [i, i], color=ink.BLUE, linewidth=1.5, alpha=0.6)
+        left.plot(row.score, i, "s", color=ink.BLUE)
+        right.plot(row.worst_overshoot, i, "s", color=ink.BLUE)
         scores += row.scores
         if row.calibrated is not None:
-            hollow: dict[str, Any] = {"markerfacecolor": "white", "color": GREEN, "markersize": 5}
+            hollow: dict[str, Any] = {
+                "markerfacecolor": "white",
+                "color": ink.GREEN,
+                "markersize": 5,
+            }
             left.plot(row.calibrated.score, i, "D", **hollow)
             right.plot(row.calibrated.overshoot, i, "D", **hollow)
             scores.append(row.calibrated.score)

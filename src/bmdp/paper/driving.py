@@ -9,7 +9,7 @@ appendix.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from bmdp.learn.presets import preset
 from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import KernelModel
 from bmdp.paper import pricing
-from bmdp.paper.measuring import Trials, evaluation_piece, evenly, learned_dial
-from bmdp.paper.pricing import PricingSettings, Words
-from bmdp.paper.results import Outcomes, Results, columns, curve_of
+from bmdp.paper.measuring import Trials, evaluation_piece, evenly, show
+from bmdp.paper.pricing import PricingSettings
+from bmdp.paper.results import Results, columns, seed_curve
 from bmdp.paper.runner import Piece, Work
-from bmdp.paper.training import changed, explored
+from bmdp.paper.training import changed, explored, trained
 from bmdp.report.curves import ALONE, Drawn
 from bmdp.report.section import Data, Section
 
@@ -35,7 +35,7 @@ QUESTION = (
 PARTS, COMMON = ("", "ftq"), ("scripts",)
 
 PAPER_PRICES = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
-"""Of a unit of cost, in the paper's figure."""
+"""Prices of a unit of cost in the paper's figure."""
 
 PRICES = (*PAPER_PRICES, 30.0, 50.0)
 """More of them at the cautious end."""
@@ -58,49 +58,41 @@ def _explored(rounds: int, episodes: int) -> TrainingSpec:
     return changed(spec, {}, {"rounds": rounds, "episodes": episodes, "decay": decay})
 
 
-def _smoke() -> PricingSettings:
-    learner = {"n_budgets": 5, "model": KernelModel(20, (4.0,), (1e-1,))}
-    spec = changed(preset("two-way"), learner, {"rounds": 2, "episodes": 50, "decay": 0.02})
-    return _ours(2, spec, Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 3))
+_SMOKE = {"n_budgets": 5, "model": KernelModel(20, (4.0,), (1e-1,))}
+_QUICK = {"model": KernelModel(200, (2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1))}
 
-
-def _quick() -> PricingSettings:
-    """Our preset with fewer episodes, and with fewer bumps."""
-    model = KernelModel(200, (2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1))
-    spec = changed(_explored(6, 300), {"model": model}, {})
-    return _ours(2, spec, Trials(evenly(21), 1000, evenly(21), 3))
-
-
-def _paper() -> PricingSettings:
-    """The paper's tables: a network for each lambda."""
-    return PricingSettings(
-        n_seeds=10,
-        budgeted=preset("paper-driving"),
-        priced=pricing.one_by_one("paper-driving-ftq", PAPER_PRICES),
-        testing=Trials(BUDGETS, 150, evenly(21), n_shown=3),
-    )
-
-
-def _best() -> PricingSettings:
-    """Our preset, with as many episodes as the paper's."""
-    return _ours(10, _explored(10, 150), Trials(BUDGETS, 2_000, evenly(21), 3))
-
-
-SETTINGS = {"smoke": _smoke(), "quick": _quick(), "paper": _paper(), "best": _best()}
+SETTINGS = {
+    "smoke": _ours(
+        2,
+        changed(preset("two-way"), _SMOKE, {"rounds": 2, "episodes": 50, "decay": 0.02}),
+        Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 3),
+    ),
+    "quick": _ours(
+        2, changed(_explored(6, 300), _QUICK, {}), Trials(evenly(21), 1000, evenly(21), 3)
+    ),
+    "paper": PricingSettings(
+        10,
+        preset("paper-driving"),
+        pricing.one_by_one("paper-driving-ftq", PAPER_PRICES),
+        Trials(BUDGETS, 150, evenly(21), 3),
+    ),
+    "best": _ours(10, _explored(10, 150), Trials(BUDGETS, 2_000, evenly(21), 3)),
+}
 
 
 def run(settings: PricingSettings, work: Work) -> None:
-    """Does a part."""
+    """Learns budgets, or prices; or plays policies that were written by hand."""
     if work.part == "ftq":
         pricing.run_ftq(settings, work)
     elif work.part == "scripts":
         work.piece("scripts", lambda: _scripts(settings, work.seed))
     else:
-        learned_dial(settings.budgeted, settings.testing, work)
+        env, _ = explored(settings.budgeted)
+        show(trained(settings.budgeted, work), env, settings.testing, work)
 
 
 def _scripts(settings: PricingSettings, seed: int) -> Piece:
-    """What policies that were written by hand earn and pay; they read the kinematics of cars."""
+    """Policies that were written by hand read the kinematics of cars."""
     seen = ("observation", "observe_time", "ttc_seconds")
     road = explored(settings.budgeted)[0].settings
     env = EnvConfig("two-way", {name: value for name, value in road.items() if name not in seen})
@@ -126,12 +118,12 @@ def scripts_of(piece: Data) -> Drawn:
     names = tuple(map(str, piece["names"]))
     if not len(names) == len(cost.mean) == len(reward.mean):
         raise ValueError("names, costs and rewards must be as many")
-    points = Outcomes(np.arange(len(names), dtype=np.float64), cost, reward)
-    return Drawn(curve_of("written by hand", [points]), ALONE, names)
+    points = seed_curve(np.arange(len(names), dtype=np.float64), cost, reward)
+    return Drawn(replace(points, label="written by hand"), ALONE, names)
 
 
 def analyse(results: Results, anchor: str) -> Section:
-    """Returns what was found, as far as it goes."""
+    """Returns the section of a report, as far as parts are done."""
     scripts = results.common("scripts", scripts_of)
-    words = Words(TITLE, QUESTION, "highway", "the two-way road", "A policy on the road")
-    return pricing.price_section(results, anchor, words, [scripts] if scripts is not None else [])
+    words = ("highway", "the two-way road", "A policy on the road")
+    return pricing.price_section(results, anchor, *words, [scripts] if scripts is not None else [])

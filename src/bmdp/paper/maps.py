@@ -22,7 +22,7 @@ from matplotlib.transforms import Affine2D
 from PIL import Image
 
 from bmdp.arrays import FloatArray
-from bmdp.paper.results import Executions, Rounds
+from bmdp.paper.results import Executions
 from bmdp.report.drawing import BLACK, BLUE, COST, GREEN, GREY, ORANGE, RED, new_figure, tidy
 from bmdp.report.section import Data
 
@@ -37,15 +37,12 @@ _VIEW = (60.0, 100.0)  # metres behind and ahead of the car
 
 
 def draw_corridors(axes: Axes, layout: Data) -> None:
-    """Draws the map: walls dark, cells that pay green, cells that cost red and hatched.
-
-    Numbers are rewards.
-    """
+    """Draws the map: walls dark, cells that pay green, cells that cost red; numbers are rewards."""
     most = max((cell["reward"] for cell in layout["cells"]), default=0.0) or 1.0
     for cell in layout["cells"]:
-        x, y, reward, is_dear = cell["x"], cell["y"], cell["reward"], cell["cost"] > 0
+        x, y, reward = cell["x"], cell["y"], cell["reward"]
         is_wall = cell.get("kind") == "wall"
-        colour = _WALL if is_wall else _tint(reward / most, is_dear)
+        colour = _WALL if is_wall else _tint(reward / most, cell["cost"] > 0)
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="0.6", linewidth=0.5))
         if reward:
             at = x + 0.95, y + 0.06
@@ -56,7 +53,7 @@ def draw_corridors(axes: Axes, layout: Data) -> None:
 
 
 def draw_ways(axes: Axes, episodes: Sequence[Data], colour: str, *, alpha: float) -> list[Artist]:
-    """Draws ways `x`, `y` as lines, with a dot where each ends, and returns what was drawn."""
+    """Draws ways `x`, `y` as lines, with a dot where each ends; returns the artists."""
     ways = [way_of(episode) for episode in episodes]
     if not ways:
         return []
@@ -72,20 +69,16 @@ def way_of(episode: Data) -> FloatArray:
     return np.stack([np.asarray(episode[name], np.float64) for name in ("x", "y")], axis=1)
 
 
-def strategies_figure(strategies: Mapping[str, Rounds]) -> Figure:
-    """Returns the ways that exploration took, a map for each strategy.
-
-    Args:
-        strategies: by name; the first is drawn orange, as the paper's risk-neutral one, the others
-            blue.
+def strategies_figure(strategies: Mapping[str, Data]) -> Figure:
+    """Returns the ways that exploration took, a map for each strategy; the first is orange.
 
     Paper: the left half of its figure on exploration.
     """
     figure = new_figure(width=3.3 * len(strategies), height=3.3)
     panels = figure.subplots(1, len(strategies), squeeze=False)[0]
     for i, (axes, (name, found)) in enumerate(zip(panels, strategies.items(), strict=True)):
-        draw_corridors(axes, found.layout)
-        every = [episode for one in found.rounds for episode in one["episodes"]]
+        draw_corridors(axes, found["layout"])
+        every = [episode for one in found["rounds"] for episode in one["episodes"]]
         episodes = [every[k] for k in spread(len(every), MOST_WAYS)]
         draw_ways(axes, episodes, ORANGE if i == 0 else BLUE, alpha=_alpha(len(episodes)))
         axes.set_title(f"{name}, {len(episodes)} episodes", fontsize=9)
@@ -112,17 +105,16 @@ def drives_figure(found: Executions) -> Figure:
     chosen = spread(len(found.budgets))
     figure = new_figure(width=7.4, height=0.5 + 1.05 * len(chosen))
     panels = figure.subplots(len(chosen), 1, sharex=True, squeeze=False)[:, 0]
-    longest = max(
-        (float(np.ptp(way[:, 0])) for i in chosen for way in map(ego_way, found.episodes[i])),
-        default=1.0,
-    )
-    for axes, i in zip(panels, chosen, strict=True):
+    egos = {i: [ego_of(episode) for episode in found.episodes[i]] for i in chosen}
+    lengths = (np.ptp(ego["x"]) for some in egos.values() for ego in some)
+    longest = float(max(lengths, default=1.0))
+    for axes, (i, some) in zip(panels, egos.items(), strict=True):
         draw_road(axes, found.layout, (0.0, 1.03 * longest))
-        for episode in found.episodes[i]:
-            way = ego_way(episode)
-            axes.plot(way[:, 0] - way[0, 0], way[:, 1], color=BLUE, linewidth=1, alpha=0.6)
-            if has_crashed(episode):
-                axes.plot(way[-1, 0] - way[0, 0], way[-1, 1], "X", color=RED, markersize=7)
+        for ego in some:
+            x, y = way_of(ego).T
+            axes.plot(x - x[0], y, color=BLUE, linewidth=1, alpha=0.6)
+            if any(ego.get("crashed") or ()):
+                axes.plot(x[-1] - x[0], y[-1], "X", color=RED, markersize=7)
         axes.set_title(told(found, i).replace("\n", ": "), fontsize=8, loc="left")
     panels[-1].set_xlabel("metres from the start")
     panels[-1].set_xticks(np.arange(0, longest, 100))
@@ -151,18 +143,8 @@ def ego_of(episode: Data) -> Data:
     return next((car for car in cars if car.get("ego")), cars[0])
 
 
-def ego_way(episode: Data) -> FloatArray:
-    """Returns where the car that is driven was, `[F, 2]`."""
-    return way_of(ego_of(episode))
-
-
-def has_crashed(episode: Data) -> bool:
-    """Returns whether the car that is driven has crashed."""
-    return any(ego_of(episode).get("crashed") or ())
-
-
 def told(found: Executions, i: int) -> str:
-    """Returns what a budget is, pays and earns, in two lines."""
+    """Returns a budget, its cost and its reward, in two lines."""
     return f"budget {found.budgets[i]:.3g}\ncost {found.cost[i]:.3f}, reward {found.reward[i]:.3g}"
 
 
@@ -178,14 +160,13 @@ def spread(n: int, most: int = _MOST_PANELS) -> list[int]:
 # Animations
 
 
-def rounds_gif(strategies: Mapping[str, Rounds]) -> bytes:
+def rounds_gif(strategies: Mapping[str, Data]) -> bytes:
     """Returns exploration round by round: a map for each strategy, earlier rounds in grey.
 
     Paper: the first animations of the appendix.
     """
-    n_rounds = max(len(found.rounds) for found in strategies.values())
-    frames = (_round_frame(strategies, i) for i in range(n_rounds))
-    return gif_of(frames, seconds=0.9)
+    n_rounds = max(len(found["rounds"]) for found in strategies.values())
+    return gif_of((_round_frame(strategies, i) for i in range(n_rounds)), seconds=0.9)
 
 
 def ways_gif(found: Executions) -> bytes:
@@ -211,9 +192,7 @@ def drives_gif(found: Executions) -> bytes:
 def gif_of(frames: Iterable[Figure], *, seconds: float) -> bytes:
     """Returns figures as an animation that starts over, after a rest at its end.
 
-    Args:
-        frames: of the same size; each is drawn before the next is asked for.
-        seconds: that each is shown.
+    Each is drawn before the next is asked for, so they may be one figure that changes.
     """
     pictures = [_picture(figure) for figure in frames]
     durations = [round(1000 * seconds)] * len(pictures)
@@ -233,22 +212,22 @@ def _picture(figure: Figure) -> Image.Image:
     return whole.quantize(_N_COLOURS, dither=Image.Dither.NONE)
 
 
-def _round_frame(strategies: Mapping[str, Rounds], number: int) -> Figure:
+def _round_frame(strategies: Mapping[str, Data], number: int) -> Figure:
     figure = Figure(figsize=(3.4 * len(strategies), 3.4))
     panels = figure.subplots(1, len(strategies), squeeze=False)[0]
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.88, wspace=0.03)
     for i, (axes, (name, found)) in enumerate(zip(panels, strategies.items(), strict=True)):
-        draw_corridors(axes, found.layout)
-        past = [e for one in found.rounds[:number] for e in one["episodes"]]
+        draw_corridors(axes, found["layout"])
+        past = [e for one in found["rounds"][:number] for e in one["episodes"]]
         draw_ways(axes, past, GREY, alpha=0.15)
-        if number >= len(found.rounds):
-            axes.set_title(f"{name}\nall {len(found.rounds)} rounds", fontsize=9)
+        if number >= len(found["rounds"]):
+            axes.set_title(f"{name}\nall {len(found['rounds'])} rounds", fontsize=9)
             continue
-        now = found.rounds[number]
+        now = found["rounds"][number]
         colour = ORANGE if i == 0 and len(strategies) > 1 else BLUE
         draw_ways(axes, now["episodes"], colour, alpha=0.6)
         axes.set_title(
-            f"{name}, round {now['round'] + 1} of {len(found.rounds)}\n"
+            f"{name}, round {now['round'] + 1} of {len(found['rounds'])}\n"
             f"mean cost {now['cost']:.3f}, mean reward {now['reward']:.3g}",
             fontsize=9,
         )
@@ -256,7 +235,6 @@ def _round_frame(strategies: Mapping[str, Rounds], number: int) -> Figure:
 
 
 def _ways_frames(found: Executions) -> Iterator[Figure]:
-    """The same figure again and again, with other ways."""
     figure = Figure(figsize=(6.4, 3.2))
     left, right = figure.subplots(1, 2, width_ratios=[1.2, 1])
     figure.subplots_adjust(left=0.01, right=0.98, bottom=0.16, top=0.86, wspace=0.25)
@@ -278,7 +256,6 @@ def _ways_frames(found: Executions) -> Iterator[Figure]:
 
 
 def _drives_frames(found: Executions, chosen: Sequence[int], at: range) -> Iterator[Figure]:
-    """The same figure again and again, with cars at other places."""
     figure = Figure(figsize=(6.4, 0.3 + 0.85 * len(chosen)))
     panels = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.94, hspace=0.3)
@@ -300,7 +277,7 @@ class _Drive:
         axes.set_xticks([])
         axes.spines["bottom"].set_visible(False)
         length, width = (float(found.layout.get(f"car_{n}", d)) for n, d in _CAR.items())
-        self.cars = [car for car in self.episode["cars"] if car is not self.ego] + [self.ego]
+        self.cars = [*(car for car in self.episode["cars"] if car is not self.ego), self.ego]
         self.bodies = [Rectangle((-length / 2, -width / 2), length, width) for _ in self.cars]
         for body in self.bodies:
             body.set(edgecolor=BLACK, linewidth=0.5)
@@ -323,7 +300,6 @@ class _Drive:
 
 
 def _alpha(n: int) -> float:
-    """Fainter lines where there are many."""
     return float(np.clip(6 / max(n, 1), 0.12, 0.8))
 
 

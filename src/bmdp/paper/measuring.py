@@ -1,4 +1,4 @@
-"""What policies earn, pay, do and expect, as pieces: JSON files of an experiment.
+"""Pieces of an experiment that measure a policy: its returns, its deeds, its forecasts.
 
 evaluation.json: the fields of `bmdp.Evaluation`, `env`, `env_settings`.
 truth.json: `costs` and `rewards` of the true frontier, `reward_error`, `settings`.
@@ -20,38 +20,29 @@ from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, PolicyError
-from bmdp.evaluation import Evaluation, evaluate, mean_interval, play_members
+from bmdp.evaluation import Evaluation, calibrate, evaluate, mean_interval, play_members
 from bmdp.frontier import hull_mixture
-from bmdp.learn.spec import EnvConfig, TrainingSpec, plain
+from bmdp.learn.spec import EnvConfig, plain
 from bmdp.paper.runner import Piece, Work
 from bmdp.paper.scenes import episode_of, first_state, layout_of, played, rounded, task_of
-from bmdp.paper.training import explored, playable, trained
+from bmdp.paper.training import playable
 from bmdp.policies.hull import HullPolicy, HullRule, augmented_actions
-from bmdp.policies.policy import BudgetedPolicy
-from bmdp.policies.portfolio import Certificate, Portfolio
+from bmdp.policies.policy import BudgetedPolicy, Policy
+from bmdp.policies.portfolio import Portfolio
 from bmdp.randomness import named_generator
 
 
 @dataclass(frozen=True)
 class Trials:
-    """How policies are measured and shown.
+    """Test episodes of a policy, and those that are shown."""
 
-    Args:
-        budgets: at which they are measured.
-        n_episodes: at each of them.
-        dial: budgets at which they are shown.
-        n_shown: episodes that are shown at each of them.
-        hull_budget: at which the choice at the first state is shown.
-    """
-
-    budgets: tuple[float, ...]
-    n_episodes: int
-    dial: tuple[float, ...]
-    n_shown: int
-    hull_budget: float = 0.3
+    budgets: tuple[float, ...]  # at which it is measured
+    n_episodes: int  # at each of them
+    dial: tuple[float, ...]  # budgets at which it is shown
+    n_shown: int  # episodes at each of them
+    hull_budget: float = 0.3  # at which the choice at the first state is shown
 
     def __post_init__(self) -> None:
-        """Checks the numbers."""
         if not self.budgets or not self.dial:
             raise ConfigError("Trials.budgets and Trials.dial must hold at least one budget.")
         require_count("n_episodes", self.n_episodes, 2)
@@ -75,7 +66,7 @@ def other_seed(seed: int, name: str) -> int:
 def evaluation_piece(
     policy: BudgetedPolicy, env: EnvConfig, budgets: Sequence[float], n_episodes: int, seed: int
 ) -> Piece:
-    """Returns what a policy earns and pays at budgets."""
+    """Returns the evaluation of a policy at budgets."""
     found = evaluate(policy, env.spec(), budgets=budgets, n_episodes=n_episodes, seed=seed)
     values = {field.name: getattr(found, field.name) for field in fields(Evaluation)}
     lists = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in values.items()}
@@ -97,14 +88,7 @@ def prices_piece(
 ) -> Piece:
     """Returns what each member of a portfolio earns and pays, discounted, when played by itself.
 
-    They are the means that `measure_portfolio` finds.
-
-    Args:
-        portfolio: with a member for each price, by falling price.
-        prices: of the members, in any order.
-        env: where they are played.
-        n_episodes: that each of them is played for.
-        seed: of everything.
+    Members are by falling price; means are those of `measure_portfolio`.
     """
     rewards, costs, gamma = play_members(portfolio, env.spec(), n_episodes=n_episodes, seed=seed)
     piece: Piece = {"prices": sorted(map(float, prices))}
@@ -121,23 +105,36 @@ def with_prices(portfolio: Portfolio, found: Piece) -> Portfolio:
     return replace(portfolio, costs=costs, rewards=rewards)
 
 
-def certificate_piece(certificate: Certificate) -> Piece:
-    """Returns what was measured of the members of a calibrated policy, and what follows."""
+def calibrated_piece(
+    policy: Policy,
+    env: EnvConfig,
+    asked: tuple[Sequence[float], int, int],
+    *,
+    confidence: float,
+    n_episodes: int,
+    seed: int,
+) -> Piece:
+    """Returns the `certificate` of a policy, and its `evaluation` after calibration.
+
+    The evaluation is at the budgets, by the episodes and with the seed `asked`, budgets are also
+    those of the members, and the others are arguments of `bmdp.calibrate`.
+    """
+    how: dict[str, Any] = {"confidence": confidence, "n_episodes": n_episodes, "seed": seed}
+    calibrated = calibrate(policy, env.spec(), budgets=asked[0], **how)
+    found = calibrated.certificate
+    members = {n: getattr(found, n).tolist() for n in ("cost_mean", "cost_high", "reward_mean")}
+    smallest = found.smallest_budget
+    promised = {"confidence": found.confidence, "n_episodes": found.n_episodes}
     return {
-        "confidence": certificate.confidence,
-        "n_episodes": certificate.n_episodes,
-        "smallest_budget": certificate.smallest_budget,
-        "cost_mean": certificate.cost_mean.tolist(),
-        "cost_high": certificate.cost_high.tolist(),
-        "reward_mean": certificate.reward_mean.tolist(),
-        "text": str(certificate),
+        "certificate": {**promised, "smallest_budget": smallest, **members, "text": str(found)},
+        "evaluation": evaluation_piece(calibrated, env, *asked),
     }
 
 
-def learned_dial(spec: TrainingSpec, testing: Trials, work: Work) -> None:
-    """Explores and learns in the folder of the work, and measures and shows what was learned."""
-    policy = playable(trained(spec, work), work.device)
-    env, asked = explored(spec)[0], (testing.budgets, testing.n_episodes, work.seed)
+def show(learned: BudgetedPolicy, env: EnvConfig, testing: Trials, work: Work) -> None:
+    """Keeps the evaluation of a learned policy, its deeds by budget, and its hull at the start."""
+    policy = playable(learned, work.device)
+    asked = testing.budgets, testing.n_episodes, work.seed
     found = work.piece("evaluation", lambda: evaluation_piece(policy, env, *asked))
     work.piece("executions", lambda: executions_piece(policy, env, testing, work.seed, found))
     work.piece("hull", lambda: hull_piece(policy, env, testing.hull_budget, work.seed))
@@ -148,14 +145,8 @@ def executions_piece(
 ) -> Piece:
     """Returns what a policy does at each budget of the dial, in the same episodes at all of them.
 
-    What it expects is that of the first state of the first episode.
-
-    Args:
-        policy: one that was learned.
-        env: an environment of ours.
-        testing: budgets, and how many episodes are shown and measured.
-        seed: of everything.
-        evaluation: of the policy, which is not measured again if it has these very budgets.
+    Forecasts are those of the first state of the first episode. An evaluation at these very budgets
+    is taken as it is.
     """
     task = task_of(env.spec())
     traces = [played(policy, task, budget, testing.n_shown, seed) for budget in testing.dial]
@@ -218,11 +209,7 @@ def hull_piece(policy: BudgetedPolicy, env: EnvConfig, budget: float, seed: int)
 
 
 def first_decision(policy: BudgetedPolicy) -> HullPolicy:
-    """Returns what a learned policy does at the first step.
-
-    Raises:
-        PolicyError: if it is not one that plays a mixture on a frontier.
-    """
+    """Returns the first step of a policy; a PolicyError if it plays no mixture on a frontier."""
     at_step = getattr(policy, "at_step", None)
     found: Any = at_step(0) if at_step is not None else policy
     if not isinstance(found, HullPolicy):

@@ -5,24 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from bmdp.arrays import FloatArray
+from bmdp.envs.tasks import TrueFrontier
 from bmdp.evaluation import DialReport
 from bmdp.paper.maps import drives_figure, drives_gif, ways_figure, ways_gif
 from bmdp.paper.published import CITED, published_curve, published_report
-from bmdp.paper.results import (
-    Executions,
-    Results,
-    Truth,
-    evaluation_of,
-    executions_of,
-    hull_of,
-    truth_of,
-)
+from bmdp.paper.results import Executions, Results, evaluation_of, executions_of, hull_of, truth_of
 from bmdp.report.curves import (
     FIRST,
     FIRST_PUBLISHED,
@@ -47,7 +40,7 @@ _HOLLOW = FIRST_PUBLISHED, SECOND_PUBLISHED
 PUBLISHED = f"Hollow: {CITED}; its boxes are 1.96 standard errors over 4 or 5 seeds."
 
 
-def trade_off(name: str, drawn: Sequence[Drawn], truth: Truth | None) -> Picture:
+def trade_off(name: str, drawn: Sequence[Drawn], truth: TrueFrontier | None) -> Picture:
     """Returns reward against cost."""
     frontier, error = (truth.frontier, truth.reward_error) if truth else (None, 0.0)
     figure = trade_off_figure(drawn, frontier, reward_error=error)
@@ -69,7 +62,7 @@ def trade_off(name: str, drawn: Sequence[Drawn], truth: Truth | None) -> Picture
 def asked(
     name: str,
     drawn: Sequence[Drawn],
-    truth: Truth | None,
+    truth: TrueFrontier | None,
     title: str = "Asked against realised",
     words: str = "",
 ) -> Picture:
@@ -86,67 +79,45 @@ def asked(
     return Picture(name, title, " ".join(notes), alt, asked_figure(drawn, ends))
 
 
-class Behaviour(NamedTuple):
-    """What the policy of the first seed does and expects."""
+def behaviour(results: Results, anchor: str, title: str, truth: TrueFrontier | None) -> Section:
+    """Returns the dial of the policy of the first seed, its deeds, hull and rounds of exploration.
 
-    pictures: list[Picture]
-    dials: list[Data]
-    animations: list[Animation]
-
-
-def behaviour(results: Results, anchor: str, title: str, truth: Truth | None) -> Behaviour:
-    """Returns ways or drives by budget, the hull at the first state, and rounds of exploration.
-
-    Args:
-        results: of an experiment whose main part trains.
-        anchor: with which names of files begin.
-        title: of the dial.
-        truth: drawn on the dial.
+    Names of files begin with the anchor; the title is that of the dial.
     """
-    found = Behaviour([], [], [])
+    drawn, dials, animations = list[Picture](), list[Data](), list[Animation]()
     for seed, executions in first_of(results.each("executions", executions_of)):
-        found.dials.append(_dial(executions, f"{title} (seed {seed})", truth))
+        dials.append(_dial(executions, f"{title} (seed {seed})", truth))
         if executions.env != "slot-filling":
-            found.pictures.append(_executions(anchor, executions, seed))
+            drawn.append(_executions(anchor, executions, seed))
         make, what = {
             "corridors": (ways_gif, "what the policy does by budget"),
             "two-way": (drives_gif, "a drive at some budgets"),
         }.get(executions.env, (None, ""))
         if make is not None and any(executions.episodes):
-            make_it = partial(make, executions)
-            found.animations.append(Animation(f"{anchor}-executions", what, make_it))
+            animations.append(Animation(f"{anchor}-executions", what, partial(make, executions)))
     for seed, hull in first_of(results.each("hull", hull_of)):
-        found.pictures.append(_hull(f"{anchor}-hull", hull, seed))
-    rounds = _rounds(f"{anchor}-rounds", results)
-    return found._replace(pictures=[*found.pictures, *rounds])
+        drawn.append(_hull(f"{anchor}-hull", hull, seed))
+    drawn += _rounds(f"{anchor}-rounds", results)
+    return Section(anchor, title, pictures=drawn, dials=dials, animations=animations)
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to spend a budget.
+    """A way to spend a budget."""
 
-    Args:
-        label: of its curve.
-        part: of the experiment that has it.
-        piece: of its evaluation.
-        style: of its curve.
-        published: figure and series of the paper that it stands beside, if any.
-        is_compared: whether it is drawn with reward against cost.
-    """
-
-    label: str
-    part: str = ""
+    label: str  # of its curve
+    part: str = ""  # of the experiment that has it
     piece: str = "evaluation"
     style: Style = FIRST
-    published: tuple[str, str] | None = None
-    is_compared: bool = True
+    published: tuple[str, str] | None = None  # figure and series of the paper, if any
+    is_compared: bool = True  # whether it is drawn with reward against cost
 
 
 @dataclass(frozen=True, eq=False)
 class Dials:
-    """What ways to spend a budget found, as far as they have."""
+    """Curves, pictures and tables of ways to spend a budget, as far as they have found any."""
 
-    truth: Truth | None
+    truth: TrueFrontier | None
     curves: Mapping[str, Curve]
     published: Sequence[Curve]
     reports: Mapping[str, DialReport]  # by label, if the true frontier is known
@@ -163,12 +134,8 @@ def dials_of(
 ) -> Dials:
     """Returns what ways to spend a budget earn and pay, against the optimum and the paper.
 
-    Args:
-        results: of an experiment.
-        anchor: with which names of files begin.
-        ways: by the ends of names of files.
-        beside: ours, too, which are drawn with reward against cost alone.
-        others: drawn there if anything of ours is.
+    Names of files begin with the anchor, and end with those of the ways. Curves `beside` are drawn
+    with reward against cost alone, `others` there if anything of ours is.
     """
     truth = results.common("truth", truth_of)
     found = {
@@ -208,9 +175,9 @@ def analyse(results: Results, anchor: str) -> Section:
     curves = list(dials.curves.values())
     return Section(
         anchor,
-        results.experiment,
+        "",
         answer=" ".join(f"At all budgets: {ends_of(curve)}." for curve in curves),
-        facts=bands_fact(curves),
+        facts=facts_of(curves),
         pictures=[*dials.pictures, *shown.pictures],
         tables=dials.tables,
         dials=shown.dials,
@@ -223,14 +190,8 @@ def multiplier(
 ) -> Picture:
     """Returns the cost of each price, and the least price that keeps a budget by two rules.
 
-    The budget is halfway between the least and the largest mean cost.
-
-    Args:
-        name: of its files.
-        curve: of prices, mean costs.
-        largest: cost of each price at its largest deviation, `[P]`.
-        published: of prices, too.
-        words: what the largest deviation is.
+    The budget is halfway between the least and the largest mean cost; `words` say of which kind the
+    largest deviation of each price is.
 
     Paper: the figure of the Lagrangian appendix.
     """
@@ -254,7 +215,7 @@ def multiplier(
         f"Cost falls from {mean[0]:.3f} at price {curve.settings[0]:g} to {mean[-1]:.3f} at "
         f"price {curve.settings[-1]:g}; {told}."
     )
-    figure = multiplier_figure(curve, largest, published, budget, chosen)
+    figure = _multiplier_figure(curve, largest, published, budget, chosen)
     return Picture(name, "Calibration of the multiplier", caption, alt, figure)
 
 
@@ -264,19 +225,17 @@ def least_price(prices: FloatArray, costs: FloatArray, budget: float) -> float |
     return float(prices[fits[0]]) if len(fits) else None
 
 
-def multiplier_figure(
+def _multiplier_figure(
     curve: Curve,
     largest: FloatArray,
     published: Curve,
     budget: float,
     chosen: Mapping[str, float | None],
 ) -> Figure:
-    """Returns costs by price, a budget, and the price that each rule, "avg" and "max", chooses."""
     figure = new_figure(height=4.8)
     axes = figure.subplots()
     tidy(axes)
-    axes.set_xlabel("price of a unit of cost (lambda)")
-    axes.set_ylabel(COST)
+    axes.set(xlabel="price of a unit of cost (lambda)", ylabel=COST)
     for i, costs in enumerate(curve.cost_by_seed if curve.n_seeds > 1 else ()):
         label = "each seed" if i == 0 else "_"
         axes.plot(curve.settings, costs, color=SKY, linewidth=0.8, alpha=0.7, label=label)
@@ -301,9 +260,6 @@ def multiplier_figure(
     return figure
 
 
-# Words
-
-
 def first_of(found: Mapping[int, T]) -> list[tuple[int, T]]:
     """Returns the least seed that has something, with that; nothing if none has."""
     return sorted(found.items(), key=lambda pair: pair[0])[:1]
@@ -316,26 +272,21 @@ def ends_of(curve: Curve) -> str:
 
 
 def kept(name: str, report: DialReport) -> str:
-    """Returns how well a dial does, in a sentence."""
+    """Returns the score and worst overshoot of a dial, in a sentence."""
     return (
         f"{name} earns {report.mean_score:.3f} of the optimum on average, and exceeds a budget by "
         f"{max(report.worst_overshoot, 0.0):.3f} at worst."
     )
 
 
-def bands_fact(curves: Sequence[Curve]) -> dict[str, str]:
-    """Returns the fact that says what bands and boxes of curves mean."""
+def facts_of(curves: Sequence[Curve], *setting: str) -> dict[str, str]:
+    """Returns the setting, of parts that are not empty, and the meaning of curves' bands."""
     each = dict.fromkeys(f"{curve.label}: {bands(curve)}" for curve in curves)
-    return {"Bands and boxes": "; ".join(each)}
-
-
-def setting_of(*parts: str) -> dict[str, str]:
-    """Returns the fact of what was run, of parts that are not empty."""
-    return {"Setting": "; ".join(part for part in parts if part)}
+    return {"Setting": "; ".join(filter(None, setting)), "Bands and boxes": "; ".join(each)}
 
 
 def episodes_explored(name: str, training: Data | None) -> str:
-    """Returns how many episodes were explored by settings of training, in words.
+    """Returns the number of episodes explored by settings of training, in words.
 
     >>> episodes_explored("BFTQ", {"exploration": {"rounds": 10, "episodes": 500}})
     'BFTQ: 5,000 episodes in 10 rounds'
@@ -348,7 +299,7 @@ def episodes_explored(name: str, training: Data | None) -> str:
 
 
 def episodes_played(settings: Data) -> str:
-    """Returns how much was tested by settings of testing, in words."""
+    """Returns the number of test episodes by settings, in words."""
     how = settings.get("testing") or {}
     budgets, episodes = how.get("budgets"), how.get("n_episodes")
     if not isinstance(budgets, list) or not isinstance(episodes, int):
@@ -357,25 +308,22 @@ def episodes_played(settings: Data) -> str:
 
 
 def _executions(anchor: str, found: Executions, seed: int) -> Picture:
-    is_map = found.env == "corridors"
-    what = "Ways" if is_map else "Drives"
+    what, draw = "Drives", drives_figure
+    legend = "Hatched: the lane of oncoming cars. Crosses: crashes."
+    if found.env == "corridors":
+        what, draw = "Ways", ways_figure
+        legend = "Green cells pay, red ones pay and cost; numbers are rewards."
     caption = (
         f"{what} of the policy of seed {seed}: {max(map(len, found.episodes))} episodes at each "
         "budget, with the same chances at all budgets. Costs and rewards are means over the test "
-        "episodes. "
-    )
-    caption += (
-        "Green cells pay, red ones pay and cost; numbers are rewards."
-        if is_map
-        else "Hatched: the lane of oncoming cars. Crosses: crashes."
+        f"episodes. {legend}"
     )
     told = [
         f"budget {b:.3g} costs {c:.3f} and earns {r:.3g}"
         for b, c, r in zip(found.budgets, found.cost, found.reward, strict=True)
     ]
     alt = f"{what} by budget: {told[0]}; {told[-1]}."
-    figure = ways_figure(found) if is_map else drives_figure(found)
-    return Picture(f"{anchor}-{what.lower()}", f"{what} by budget", caption, alt, figure)
+    return Picture(f"{anchor}-{what.lower()}", f"{what} by budget", caption, alt, draw(found))
 
 
 def _hull(name: str, found: Hull, seed: int) -> Picture:
@@ -396,7 +344,6 @@ def _hull(name: str, found: Hull, seed: int) -> Picture:
 
 
 def _rounds(name: str, results: Results) -> list[Picture]:
-    """What exploration earned and paid by the records of training, if there are any."""
     by_seed = {
         seed: [record for record in records if record.get("kind") == "collection"]
         for seed, records in results.records().items()
@@ -420,7 +367,7 @@ def _rounds(name: str, results: Results) -> list[Picture]:
     return [Picture(name, "Exploration by round", caption, alt, rounds_figure(rewards, costs))]
 
 
-def _dial(found: Executions, title: str, truth: Truth | None) -> Data:
+def _dial(found: Executions, title: str, truth: TrueFrontier | None) -> Data:
     data: dict[str, Any] = {**found.piece, "title": title}
     if truth is not None:
         frontier = truth.frontier
@@ -429,7 +376,7 @@ def _dial(found: Executions, title: str, truth: Truth | None) -> Data:
 
 
 def _boxes(what: str, drawn: Sequence[Drawn]) -> list[str]:
-    """What boxes or bars mean: a sentence for each kind of them."""
+    """The meaning of boxes or bars, a sentence for each kind of them."""
     ours = [one.curve for one in drawn if one.curve.over != "published"]
     notes = [f"{what}: {kind}." for kind in dict.fromkeys(map(bands, ours))]
     return notes if len(ours) == len(drawn) else [*notes, PUBLISHED]

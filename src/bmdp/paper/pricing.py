@@ -1,4 +1,4 @@
-"""BFTQ against FTQ(lambda): what the experiments on dialogues and on driving share.
+"""BFTQ against FTQ(lambda): code that the experiments on dialogues and on driving share.
 
 The main part explores with the budgeted policy, and measures and shows what it has learned. The
 part "ftq" explores once, learns a policy for each of several prices of cost from these episodes,
@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
-from bmdp.data import TransitionBatch
 from bmdp.learn.learners import BFTQConfig, FTQConfig, LagrangianConfig
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import save_policy
@@ -34,70 +35,64 @@ from bmdp.paper.pictures import Dials, Way
 from bmdp.paper.published import published_curve
 from bmdp.paper.results import Results, curve_of, prices_of
 from bmdp.paper.runner import Work
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.report.curves import FOURTH, SECOND, SECOND_PUBLISHED, THIRD, Drawn
 from bmdp.report.section import Picture, Section
 from bmdp.report.series import Curve
 from bmdp.report.tables import price_table
 
 PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
-"""Of a hang-up on slot-filling, in rewards, in the paper's figure."""
+"""Prices of a hang-up on slot-filling, in rewards, in the paper's figure."""
 
 
 @dataclass(frozen=True)
 class PriceLearning:
-    """How FTQ(lambda) is learned.
+    """Settings of FTQ(lambda)."""
 
-    Args:
-        exploring: collects the episodes that all of them are learned from.
-        learner: of a policy for each price: of one at a time, as in the paper, or of all at once.
-        prices: of a unit of cost, in rewards (lambda).
-    """
-
-    exploring: TrainingSpec
-    learner: FTQConfig | LagrangianConfig
-    prices: tuple[float, ...]
+    exploring: TrainingSpec  # collects the episodes that all of them are learned from
+    learner: FTQConfig | LagrangianConfig  # of one price at a time, as in the paper, or of all
+    prices: tuple[float, ...]  # of a unit of cost, in rewards (lambda)
 
 
 def one_by_one(name: str, prices: tuple[float, ...]) -> PriceLearning:
-    """Returns how a preset learns a model for each price, as in the paper."""
+    """Returns a preset that learns a model for each price, as in the paper."""
     spec = preset(name)
     assert isinstance(spec.learner, FTQConfig)
     return PriceLearning(spec, spec.learner, prices)
 
 
 def all_at_once(spec: TrainingSpec, prices: tuple[float, ...]) -> PriceLearning:
-    """Returns how models of BFTQ's kind learn all prices, from episodes that BFTQ explored."""
+    """Returns settings by which models of BFTQ's kind learn all prices from its episodes."""
     assert isinstance(spec.learner, BFTQConfig)
     return PriceLearning(spec, training.all_prices(spec.learner), prices)
 
 
 @dataclass(frozen=True)
 class PricingSettings:
-    """Settings of an experiment that compares BFTQ with FTQ(lambda).
-
-    Args:
-        n_seeds: that it is done with, unless others are asked for.
-        budgeted: explores with the budgeted policy.
-        priced: how FTQ(lambda) is learned.
-        testing: how policies are measured and shown.
-    """
+    """Settings of an experiment that compares BFTQ with FTQ(lambda)."""
 
     n_seeds: int
-    budgeted: TrainingSpec
+    budgeted: TrainingSpec  # explores with the budgeted policy
     priced: PriceLearning
     testing: Trials
+
+
+def learned_prices(how: PriceLearning, work: Work, exploring: Path) -> Portfolio:
+    """Explores in a folder, and learns a policy for each price, or goes on with that."""
+    training.trained(how.exploring, work, exploring)
+    batch, folder = training.log_of(exploring), work.folder / "learning"
+    return training.fitted_prices(how.learner, how.prices, batch, work, folder)
 
 
 def run_ftq(settings: PricingSettings, work: Work) -> None:
     """Learns a policy for each price from the same episodes, and measures them and ways to mix.
 
-    What the mixture goes by is measured in other episodes than the mixture itself.
+    Costs that the mixture goes by are measured in other episodes than the mixture itself.
     """
     how, testing = settings.priced, settings.testing
-    (env, _), exploring = training.explored(how.exploring), work.folder / "exploring"
-    training.trained(how.exploring, work, exploring)
-    batch = TransitionBatch.concatenate(training.rounds_of(exploring))
-    learned = training.fitted_prices(how.learner, how.prices, batch, work, work.folder / "learning")
+    env, _ = training.explored(how.exploring)
+    learned = learned_prices(how, work, work.folder / "exploring")
     played, seed = training.playable(learned, work.device), other_seed(work.seed, "prices")
     found = work.piece(
         "prices", lambda: prices_piece(played, how.prices, env, testing.n_episodes, seed)
@@ -106,67 +101,50 @@ def run_ftq(settings: PricingSettings, work: Work) -> None:
     mixture, asked = with_prices(played, found), (testing.budgets, testing.n_episodes, work.seed)
     work.piece("evaluation", lambda: evaluation_piece(mixture, env, *asked))
     if isinstance(how.learner, LagrangianConfig):
-        carried = training.carried_price(played, how.learner)
+        (dial,) = played.policies
+        carried = MultiplierPolicy(cast(PriceDial, dial), *how.learner.budget_range)
         work.piece("evaluation-carried", lambda: evaluation_piece(carried, env, *asked))
 
 
-@dataclass(frozen=True)
-class Words:
-    """What differs between the experiments, in words.
-
-    Args:
-        title: of the experiment.
-        question: that it answers.
-        figure: of the paper.
-        task: that is learned.
-        dial: title of its dial.
-    """
-
-    title: str
-    question: str
-    figure: str
-    task: str
-    dial: str
-
-
 def price_section(
-    results: Results, anchor: str, words: Words, scripts: Sequence[Drawn] = ()
+    results: Results, anchor: str, figure: str, task: str, dial: str, scripts: Sequence[Drawn] = ()
 ) -> Section:
-    """Returns what was found, as far as it goes.
+    """Returns the section of an experiment with prices, as far as it goes.
 
     Args:
         results: of the experiment.
         anchor: with which names of files begin.
-        words: of the experiment.
+        figure: of the paper.
+        task: that is learned, in words.
+        dial: title of its dial.
         scripts: policies written by hand, beside which the others are drawn.
     """
     prices = list(results.each("prices", prices_of, "ftq").values())
     priced = [curve_of("FTQ(lambda)", prices)] if prices else []
-    paper = published_curve(words.figure, "FTQ")
+    paper = published_curve(figure, "FTQ")
     ways = {
-        "bftq": Way("BFTQ", published=(words.figure, "BFTQ")),
+        "bftq": Way("BFTQ", published=(figure, "BFTQ")),
         "mixture": Way("FTQ(lambda), mixture", "ftq", style=THIRD, is_compared=False),
         "carried": Way("FTQ(lambda), carried price", "ftq", "evaluation-carried", FOURTH),
     }
     beside = [Drawn(one, SECOND, [f"λ {price:g}" for price in one.settings]) for one in priced]
     others = [*scripts, Drawn(paper, SECOND_PUBLISHED)]
     dials = pictures.dials_of(results, anchor, ways, beside, others)
-    shown = pictures.behaviour(results, anchor, words.dial, dials.truth)
+    shown = pictures.behaviour(results, anchor, dial, dials.truth)
     settings, how = results.settings, results.settings.get("priced") or {}
     name, title = f"{anchor}-ftq", "Prices, FTQ(lambda)"
     return Section(
         anchor,
-        words.title,
-        words.question,
-        _answer(dials, priced),
-        facts=pictures.setting_of(
-            words.task,
+        "",
+        answer=_answer(dials, priced),
+        facts=pictures.facts_of(
+            [*dials.curves.values(), *priced, *dials.published, paper],
+            task,
             pictures.episodes_explored("BFTQ", settings.get("budgeted")),
             pictures.episodes_explored("FTQ(lambda)", how.get("exploring")),
             f"{len(how['prices'])} prices" if isinstance(how.get("prices"), list) else "",
             pictures.episodes_played(settings),
-        )
-        | pictures.bands_fact([*dials.curves.values(), *priced, *dials.published, paper]),
+        ),
         pictures=[
             *dials.pictures,
             *(_calibration(f"{anchor}-calibration", one, paper) for one in priced),
@@ -179,7 +157,6 @@ def price_section(
 
 
 def _calibration(name: str, curve: Curve, published: Curve) -> Picture:
-    """Of several seeds, the largest deviation is that of the seed that pays most."""
     largest, words = curve.cost.high, "upper end of 95 %, episodes"
     if curve.n_seeds > 1:
         largest, words = curve.cost_by_seed.max(axis=0), "that of the seed that pays most"

@@ -21,22 +21,14 @@ from bmdp.frontier import Frontier
 from bmdp.report.series import Curve
 
 CITED = "Carrara et al. 2019, read from the figures"
-"""How the curves are cited."""
+"""Source of the curves, as it is cited."""
 
 N_SEEDS = {"corridors": 4, "slot-filling": 5, "highway": 5}
 """Seeds of each figure; that of driving is not known for certain."""
 
 
 def published_curve(figure: str, series: str) -> Curve:
-    """Returns a curve of the paper.
-
-    Args:
-        figure: "corridors", "slot-filling" or "highway".
-        series: "BFTQ risk-sensitive" and "BFTQ risk-neutral" of corridors, "BFTQ" and "FTQ" of the
-            others.
-
-    Raises:
-        ConfigError: if there is no such curve.
+    """Returns a curve of the paper, or a ConfigError that names all figures and their series.
 
     >>> curve = published_curve("slot-filling", "FTQ")
     >>> float(curve.settings[-1]), float(curve.cost.mean[-1])
@@ -47,34 +39,18 @@ def published_curve(figure: str, series: str) -> Curve:
         names = sorted({f"{row['figure']}: {row['series']}" for row in _rows()})
         raise ConfigError(f"no curve '{figure}: {series}' is published; got {', '.join(names)}.")
     rows.sort(key=lambda row: float(row["param"]))
-    columns = {
-        name: np.array([float(row[name]) for row in rows])
-        for name in ("param", "Gc_mean", "Gc_ci95_half", "Gr_mean", "Gr_ci95_half")
-    }
+    read = ("param", "Gc_mean", "Gc_ci95_half", "Gr_mean", "Gr_ci95_half")
+    settings, *means = (np.array([float(row[name]) for row in rows]) for name in read)
     cost, reward = (
-        Interval(
-            columns[f"{name}_mean"],
-            columns[f"{name}_mean"] - columns[f"{name}_ci95_half"],
-            columns[f"{name}_mean"] + columns[f"{name}_ci95_half"],
-        )
-        for name in ("Gc", "Gr")
+        Interval(mean, mean - half, mean + half) for mean, half in (means[:2], means[2:])
     )
-    return Curve(
-        label=f"{'FTQ(lambda)' if series == 'FTQ' else series}, published",
-        settings=columns["param"],
-        cost=cost,
-        reward=reward,
-        over="published",
-        n_seeds=N_SEEDS[figure],
-        cost_by_seed=np.empty((0, len(rows))),
-        reward_by_seed=np.empty((0, len(rows))),
-    )
+    label = f"{'FTQ(lambda)' if series == 'FTQ' else series}, published"
+    unknown = np.empty((0, len(rows)))  # means of each seed
+    return Curve(label, settings, cost, reward, "published", N_SEEDS[figure], unknown, unknown)
 
 
 def published_report(curve: Curve, frontier: Frontier) -> DialReport:
-    """Returns how well the dial of a curve of the paper does; its means are all that is known.
-
-    So intervals are the whole line.
+    """Returns the measures of a curve of the paper; intervals are the whole line: none is known.
 
     >>> from bmdp import upper_frontier
     >>> curve = published_curve("slot-filling", "BFTQ")

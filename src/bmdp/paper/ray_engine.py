@@ -20,11 +20,7 @@ _RETRIES = 5  # machines that a job may lose
 
 
 def require_ray() -> None:
-    """Checks that Ray is there.
-
-    Raises:
-        MissingDependency: if it is not installed.
-    """
+    """Checks that Ray is there; a MissingDependency if it is not."""
     if importlib.util.find_spec("ray") is None:
         raise MissingDependency("Ray must be installed to run on it: pip install 'bmdp[ray]'")
 
@@ -41,20 +37,17 @@ def run_on_ray(
 
     The cluster is the one that this process has joined, or that RAY_ADDRESS names; else one is
     started on this machine, and ended at last. Jobs that are not done when the generator is closed
-    are cancelled.
+    are cancelled. Jobs share GPUs if there are more workers.
 
     Args:
         do: a function of a module that raises no error.
         jobs: arguments of `do`, in the order in which they are begun.
         workers: jobs at a time; without, as many as the cluster has room for.
         threads: cores of each of them.
-        device: "cpu" or "cuda"; on GPUs jobs share them if there are more workers.
+        device: "cpu" or "cuda"; a ConfigError if the cluster has no GPU.
 
     Yields:
         `(position, result)`, the result a `Died` if Ray gave the job up; or None now and then.
-
-    Raises:
-        ConfigError: if the cluster has no GPU and one is asked for.
     """
     if not jobs:
         return
@@ -114,7 +107,7 @@ def _joined(workers: int | None, threads: int) -> Iterator[None]:
 
 
 def _share_of_gpu(workers: int | None) -> float:
-    """Of each job, so that so many fit."""
+    """The GPU share of each job, so that so many fit."""
     import ray
 
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

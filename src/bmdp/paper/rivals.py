@@ -1,7 +1,7 @@
 """Ways to spend a budget that are learned from the same episodes: BFTQ, and what else one could do.
 
-A method is given a `Lesson`, and returns a policy with what it took. See docs/comparison.md for
-what each of them is, and cannot do.
+A method is given a `Lesson`, and returns a policy and its price in models, seconds and episodes.
+See docs/comparison.md for the methods, and their limits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bmdp.learn.presets import preset
 from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import FrontierNet
 from bmdp.paper.pricing import PAPER_PRICES
-from bmdp.paper.training import all_prices, explored, playable
+from bmdp.paper.training import all_prices, explored, playable, unmeasured
 from bmdp.policies import MultiplierPolicy, Portfolio, PriceDial
 from bmdp.policies.policy import Policy
 
@@ -47,30 +47,18 @@ _PRICES = 10 ** (np.arange(8, -9, -1) / 4)  # of a unit of cost, in largest rewa
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What a method learns from.
-
-    Args:
-        task: its name.
-        spec: with which it was explored.
-        batch: the episodes.
-        explored: the policy of the last round.
-        seconds: of exploring.
-        seed: of all that is random.
-        device: of learners.
-        n_measuring: episodes that each member of a portfolio is measured by, where one is.
-        fits: prices that were learned already, and seconds that it took: methods that differ in how
-            they play share them.
-    """
+    """Episodes of a task, from which a method learns."""
 
     task: str
-    spec: TrainingSpec
+    spec: TrainingSpec  # with which it was explored
     batch: TransitionBatch
-    explored: Policy
-    seconds: float
+    explored: Policy  # of the last round
+    seconds: float  # of exploring
     seed: int
     device: str
-    n_measuring: int = 1000
+    n_measuring: int = 1000  # episodes that each member of a portfolio is measured by
     fits: dict[LagrangianConfig, tuple[PriceDial, float]] = field(default_factory=dict)
+    """Prices that were learned already, with seconds: methods that differ in play share them."""
 
     @property
     def env(self) -> EnvConfig:
@@ -80,51 +68,36 @@ class Lesson:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A policy, and what it took.
-
-    Args:
-        policy: what was learned.
-        n_models: regressions that it keeps.
-        seconds: of learning.
-        n_more: episodes that were played to choose it, beside those of the lesson.
-    """
+    """A policy, and its price."""
 
     policy: Policy
-    n_models: int
-    seconds: float
-    n_more: int = 0
+    n_models: int  # regressions that it keeps
+    seconds: float  # of learning
+    n_more: int = 0  # episodes that were played to choose it, beside those of the lesson
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A way to spend a budget.
+    """A way to spend a budget."""
 
-    Args:
-        title: of its row in a table.
-        learn: learns it.
-        tasks: for which there is one; empty for all.
-    """
-
-    title: str
+    title: str  # of its row in a table
     learn: Callable[[Lesson], Learned]
-    tasks: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()  # for which there is one; empty for all
 
 
-def shown_env(lesson_env: EnvConfig, policy_is_scripted: bool) -> EnvConfig:
-    """Returns where a policy is played: the rules of slot-filling read the paper's features."""
-    if lesson_env.id == "slot-filling" and policy_is_scripted:
-        return replace(lesson_env, settings={**lesson_env.settings, "features": "paper"})
-    return lesson_env
+def scripted_env(env: EnvConfig) -> EnvConfig:
+    """Returns an environment for scripts: those of slot-filling read the paper's features."""
+    if env.id == "slot-filling":
+        return replace(env, settings={**env.settings, "features": "paper"})
+    return env
 
 
 def _bftq(lesson: Lesson) -> Learned:
-    """Ours, with the settings of the preset."""
     assert isinstance(lesson.spec.learner, BFTQConfig)
     return Learned(lesson.explored, _n_models(lesson.spec.learner, lesson), lesson.seconds)
 
 
 def _paper_bftq(lesson: Lesson) -> Learned:
-    """The paper's network and rules."""
     config = preset(f"paper-{lesson.env.id}").learner
     assert isinstance(config, BFTQConfig)
     begin = time.perf_counter()
@@ -133,8 +106,6 @@ def _paper_bftq(lesson: Lesson) -> Learned:
 
 
 def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
-    """Prices, played in one of two ways."""
-
     def learn(lesson: Lesson) -> Learned:
         assert isinstance(lesson.spec.learner, BFTQConfig)
         largest = float(np.abs(lesson.batch.reward).max()) or 1.0
@@ -160,24 +131,20 @@ def _networks(lesson: Lesson) -> Learned:
     ftq = replace(ftq, model=whole, schedule=replace(schedule, stop_loss=0.0))
     scale = 1.0 if lesson.env.id == "slot-filling" else _CORRIDORS_SCALE
     begin = time.perf_counter()
-    networks = tuple(
-        FTQ(replace(ftq, price=scale * price)).fit(
-            lesson.batch, seed=lesson.seed, device=lesson.device
-        )
+    how: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device}
+    networks = unmeasured(
+        FTQ(replace(ftq, price=scale * price)).fit(lesson.batch, **how)
         for price in reversed(PAPER_PRICES)
     )
-    seconds = time.perf_counter() - begin
-    members, nothing = np.arange(len(networks)), np.zeros(len(networks))
-    policy = playable(Portfolio(networks, members, nothing, nothing, nothing), lesson.device)
-    return _measured(policy, len(networks), seconds, lesson, lesson.env)
+    seconds, n = time.perf_counter() - begin, len(PAPER_PRICES)
+    return _measured(playable(networks, lesson.device), n, seconds, lesson, lesson.env)
 
 
 def _scripted(lesson: Lesson) -> Learned:
     """A coin between two rules written by hand, whose costs were measured."""
     safe, risky = (ScriptedPolicy(name) for name in SCRIPTS[lesson.task])
     coin = Portfolio.coin(safe, risky, 0.0, 1.0)
-    env = shown_env(lesson.env, policy_is_scripted=True)
-    return _measured(coin, 0, 0.0, lesson, env)
+    return _measured(coin, 0, 0.0, lesson, scripted_env(lesson.env))
 
 
 METHODS: dict[str, Rival] = {
@@ -196,7 +163,7 @@ WITH_NETWORKS = ("bftq-paper", "ftq-paper")
 
 
 def _prices(lesson: Lesson, config: LagrangianConfig) -> tuple[PriceDial, float]:
-    """A policy for each price, and seconds that it took, whichever way they are played."""
+    """A policy for each price, and seconds of learning, whichever way they are played."""
     key = replace(config, plays="carried")
     if key not in lesson.fits:
         begin = time.perf_counter()

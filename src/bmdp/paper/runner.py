@@ -37,31 +37,27 @@ from typing import Any
 
 from bmdp.checks import require_choice, require_count, require_name
 from bmdp.errors import BmdpError, ConfigError, StoreError
+from bmdp.learn import runs
 from bmdp.learn.collect import threads
-from bmdp.learn.runs import (
-    DONE,
-    RECORDS,
-    checked_device,
-    last_line,
-    machine,
-    read_records,
-    share_done,
-    versions,
-)
 from bmdp.paper import experiment
 from bmdp.paper.ray_engine import require_ray, run_on_ray
 from bmdp.randomness import stream_key
 from bmdp.settings import plain
-from bmdp.storage import SPEC, create_folder, discard_folder, locked, read_header, write_text
+from bmdp.storage import (
+    SPEC,
+    AnyPath,
+    create_folder,
+    discard_folder,
+    locked,
+    read_header,
+    write_text,
+)
 from bmdp.workers import Died, run_jobs
 
-AnyPath = str | os.PathLike[str]
 Piece = dict[str, Any]
 """Values by name, as JSON has them."""
-OnProgress = Callable[[str, float, str], None]
-"""Called with the name of a task, the share of it that is done, and a few words."""
 
-KIND, FINISHED = "experiment", "finished.json"
+KIND, FINISHED = "experiment", "finished"
 _LOCK, _LOCKS = "lock", ".locks"
 _MOST_TOLD = 3  # differences in one message
 _WAIT = 60.0  # seconds that the process of a run that was killed is given to end
@@ -69,40 +65,29 @@ _WAIT = 60.0  # seconds that the process of a run that was killed is given to en
 
 @dataclass(frozen=True)
 class Work:
-    """A task: one part of an experiment for one seed, where it is done, and how.
+    """A task: one part of an experiment for one seed, where it is done, and how."""
 
-    Args:
-        folder: of this part and seed; it need not be there yet.
-        seed: of all that is random; 0 for a common part.
-        device: of learners and policies.
-        part: its name; "" is the main part.
-    """
-
-    folder: Path
-    seed: int
-    device: str
-    part: str = ""
+    folder: Path  # it need not be there yet
+    seed: int  # 0 for a common part
+    device: str  # of learners and policies
+    part: str = ""  # the main one
 
     @property
     def is_finished(self) -> bool:
         """Whether the task is done."""
-        return (self.folder / FINISHED).exists()
+        return (self.folder / f"{FINISHED}.json").exists()
 
     def how_far(self) -> tuple[float, str]:
         """Returns the share that is done, of a training run at least, and a few words."""
         if self.is_finished:
             return 1.0, "done"
-        files = (self.folder / RECORDS, *self.folder.glob(f"*/{RECORDS}"))
-        going = (path for path in files if path.exists() and not (path.parent / DONE).exists())
-        records = next((read_records(path) for path in going), [])
-        return share_done(self.folder), last_line(records[-1]) if records else ""
+        files = (self.folder / runs.RECORDS, *self.folder.glob(f"*/{runs.RECORDS}"))
+        going = (path for path in files if path.exists() and not (path.parent / runs.DONE).exists())
+        records = next(map(runs.read_records, going), [])
+        return runs.share_done(self.folder), runs.last_line(records[-1]) if records else ""
 
     def piece(self, name: str, make: Callable[[], Piece]) -> Piece:
-        """Returns a piece that is there, or makes and keeps it.
-
-        Raises:
-            StoreError: if it is there but is not JSON, or cannot be written.
-        """
+        """Returns a piece that is there, or makes and keeps it; a StoreError if it is damaged."""
         path = self.folder / f"{name}.json"
         if path.exists():
             return read_piece(path)
@@ -113,11 +98,7 @@ class Work:
 
 
 def read_piece(path: Path) -> Piece:
-    """Returns a piece of a folder.
-
-    Raises:
-        StoreError: if it is not one.
-    """
+    """Returns a piece of a folder; a StoreError if it is not one."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -131,31 +112,23 @@ def read_piece(path: Path) -> Piece:
 class ExperimentSpec:
     """An experiment, its size, its seeds, and what numbers depend on besides.
 
-    Args:
-        experiment: its name, as `bmdp.paper.experiment` takes it.
-        preset: its size.
-        seeds: each once.
-        device: of learners and policies: "cpu", "cuda" or "cuda:1".
-        threads: of each process; sums are rounded as threads cut them.
-
     Raises:
         ConfigError: if there is no such experiment or preset, or a number is wrong.
     """
 
-    experiment: str
-    preset: str
-    seeds: tuple[int, ...]
-    device: str = "cpu"
-    threads: int = 1
+    experiment: str  # as `bmdp.paper.experiment` takes it
+    preset: str  # its size
+    seeds: tuple[int, ...]  # each once
+    device: str = "cpu"  # of learners and policies: "cpu", "cuda" or "cuda:1"
+    threads: int = 1  # of each process; sums are rounded as threads cut them
 
     def __post_init__(self) -> None:
-        """Checks everything."""
         plain(self.settings)
         require_count("threads", self.threads, 1)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(f"seeds must be at least one, each once; got {list(self.seeds)}.")
         for seed in self.seeds:
-            stream_key(seed, "")
+            stream_key(seed, "")  # checks it
 
     @property
     def settings(self) -> Any:
@@ -172,11 +145,13 @@ class ExperimentSpec:
     def tasks(self, folder: Path) -> dict[str, Work]:
         """Returns all tasks by name, which is their folder within that of the experiment."""
         found = experiment(self.experiment)
-        parts = {part: (part, 0) for part in found.COMMON}
+        parts = {part: (0, part) for part in found.COMMON}
         for seed in self.seeds:
-            parts |= {f"{part}/seed-{seed}".lstrip("/"): (part, seed) for part in found.PARTS}
-        device = self.device
-        return {name: Work(folder / name, s, device, part) for name, (part, s) in parts.items()}
+            parts |= {f"{part}/seed-{seed}".lstrip("/"): (seed, part) for part in found.PARTS}
+        return {
+            name: Work(folder / name, seed, self.device, part)
+            for name, (seed, part) in parts.items()
+        }
 
     def command(self, folder: AnyPath) -> str:
         """Returns the command that runs it, and goes on with it after a kill."""
@@ -192,18 +167,14 @@ class ExperimentSpec:
         return {
             "kind": KIND,
             **self._compared(),
-            "versions": versions(),
-            "machine": machine(),
+            "versions": runs.versions(),
+            "machine": runs.machine(),
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": self.command(folder),
         }
 
     def require_same(self, header: Mapping[str, Any], folder: AnyPath) -> None:
-        """Checks that a folder is of this spec; it may lack some of the seeds.
-
-        Raises:
-            StoreError: if it is not; it says in what they differ.
-        """
+        """Checks that a folder, which may lack seeds, is of this spec; a StoreError says if not."""
         asked = self._compared()
         there = {name: header.get(name) for name in asked}
         if there["seeds"] and set(there["seeds"]) <= set(self.seeds):
@@ -248,34 +219,21 @@ def asked_spec(
 ) -> ExperimentSpec:
     """Returns a spec with defaults filled in.
 
-    Args:
-        experiment: its name, as `bmdp.paper.experiment` takes it.
-        preset: its size.
-        seeds: without, as many as the preset says (`n_seeds`), or one.
-        device: "auto" for that of the folder, if it is there, else the GPU, if there is one.
-        threads: of each process.
-        folder: to go on with, if it is there.
-
-    Raises:
-        ConfigError: if there is no such experiment or preset, or a number is wrong.
+    Without seeds there are as many as the preset says (`n_seeds`), or one. Device "auto" is that of
+    the folder to go on with, if it is there, else the GPU, if there is one.
     """
     if device == "auto" and folder is not None and Path(folder, SPEC).exists():
         device = str(ExperimentFolder(folder).header.get("device", device))
-    device = checked_device("auto") if device == "auto" else device
+    device = runs.checked_device("auto") if device == "auto" else device
     spec = ExperimentSpec(experiment, preset, (0,), device, threads)
     n_seeds = getattr(spec.settings, "n_seeds", 1)
     return replace(spec, seeds=tuple(range(n_seeds) if seeds is None else seeds))
 
 
 class ExperimentFolder:
-    """A folder that holds an experiment."""
+    """A folder that holds an experiment; a StoreError if it does not."""
 
     def __init__(self, path: AnyPath) -> None:
-        """Opens an experiment that is there.
-
-        Raises:
-            StoreError: if there is none, or it is of another schema.
-        """
         self.path = Path(path)
         self.header = read_header(self.path, KIND, lambda header: header.get("kind") == KIND)
 
@@ -313,12 +271,7 @@ class ExperimentFolder:
     def held(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
         """Keeps others from doing a task, and takes away what a kill left of it.
 
-        Args:
-            name: of the task.
-            wait: seconds that another process is given to end.
-
-        Raises:
-            StoreError: if another process does it still.
+        Another process is given some seconds to end; a StoreError if it does the task still.
         """
         lock, place = self.path / _LOCKS / name.replace("/", "-"), self.path / name
         lock.parent.mkdir(exist_ok=True)
@@ -329,11 +282,7 @@ class ExperimentFolder:
 
 
 def discard(path: AnyPath) -> None:
-    """Deletes an experiment, and nothing that is none.
-
-    Raises:
-        StoreError: if the folder holds something else, or a process is at work in it.
-    """
+    """Deletes an experiment that nobody is at work in; a StoreError if there is something else."""
     discard_folder(path, KIND, _held_by_nobody)
 
 
@@ -347,23 +296,11 @@ def _held_by_nobody(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that ended with an error.
-
-    Args:
-        task: its name.
-        message: what went wrong, in a line.
-        trace: of an error that nobody expected.
-    """
+    """A task that ended with an error."""
 
     task: str
-    message: str
-    trace: str = ""
-
-
-Job = tuple[ExperimentSpec, str, str]
-"""A spec, the folder of its experiment, and the name of a task."""
-Outcomes = Generator[tuple[int, Failure | Died | None] | None]
-"""Positions of jobs that ended, and how; None now and then if none ended."""
+    message: str  # in a line
+    trace: str = ""  # of an error that nobody expected
 
 
 def run_experiment(
@@ -373,7 +310,7 @@ def run_experiment(
     workers: int | None = None,
     engine: str = "local",
     force: bool = False,
-    on_progress: OnProgress = lambda name, share, text: None,
+    on_progress: Callable[[str, float, str], None] = lambda task, share, text: None,
 ) -> tuple[Failure, ...]:
     """Runs an experiment, or goes on with it; returns the tasks that failed.
 
@@ -386,22 +323,22 @@ def run_experiment(
             has room for ("ray"). Any number gives the same results.
         engine: "local" for processes of this machine, "ray" for a cluster.
         force: deletes an experiment that is there.
-        on_progress: called for each task that is done already, twice a second for each that is at
-            work, and for each that ends.
+        on_progress: called with a task, the share of it that is done and a few words: for each task
+            that is done already, twice a second for each that is at work, and for each that ends.
 
     Raises:
         StoreError: if the folder holds something else, is of another spec, or in use.
         ConfigError: if the device is not here, or there is no such engine.
         MissingDependency: if Ray is asked for and not installed.
     """
-    do_all = _engine(spec, engine, workers)
+    do_all = _engine(spec, engine, workers)  # all is checked before anything is deleted
     if force:
         discard(folder)
     failures = []
     with ExperimentFolder.at_work(folder, spec) as place:
         tasks = spec.tasks(place.path)
         left = [name for name, work in tasks.items() if not work.is_finished]
-        jobs = [(spec, str(place.path), name) for name in left]
+        jobs = [(spec, place.path, name) for name in left]
         for name in (name for name in tasks if name not in left):
             on_progress(name, 1.0, "done")
         with closing(do_all(jobs)) as outcomes:
@@ -424,8 +361,7 @@ def run_experiment(
 
 def _engine(
     spec: ExperimentSpec, engine: str, workers: int | None
-) -> Callable[[Sequence[Job]], Outcomes]:
-    """Checks that there is what is asked for, before anything is written or deleted."""
+) -> Callable[[Sequence[Any]], Generator[tuple[int, Any] | None]]:
     require_choice("engine", engine, ("local", "ray"))
     if workers is not None:
         require_count("workers", workers, 1)
@@ -433,12 +369,12 @@ def _engine(
         require_ray()
         kind = spec.device_kind
         return partial(run_on_ray, attempt, workers=workers, threads=spec.threads, device=kind)
-    checked_device(spec.device)
+    runs.checked_device(spec.device)
     return partial(run_jobs, attempt, workers=workers or 1, threads=spec.threads)
 
 
-def attempt(job: Job) -> Failure | None:
-    """Does a task, or what a kill left to do of it; returns what went wrong, if anything did.
+def attempt(job: tuple[ExperimentSpec, AnyPath, str]) -> Failure | None:
+    """Does a task of a folder, or what a kill left to do of it; returns what went wrong, if at all.
 
     A task that is done is left as it is. The spec is compared here, too: settings on another
     machine may be others.
@@ -450,10 +386,10 @@ def attempt(job: Job) -> Failure | None:
         work = spec.tasks(place.path)[name]
         with place.held(name, wait=_WAIT), threads(spec.threads):
             if not work.is_finished:
-                here = replace(work, device=checked_device(work.device))
+                here = replace(work, device=runs.checked_device(work.device))
                 experiment(spec.experiment).run(spec.settings, here)
-                told = {"seconds": round(time.monotonic() - begin, 3), "machine": machine()}
-                work.piece(Path(FINISHED).stem, lambda: told)
+                told = {"seconds": round(time.monotonic() - begin, 3), "machine": runs.machine()}
+                work.piece(FINISHED, lambda: told)
     except BmdpError as error:
         return Failure(name, str(error))
     except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -58,7 +57,7 @@ def first_state(task: Task, seed: int) -> NDArray[Any]:
 def played(
     policy: BudgetedPolicy, task: Task, budget: float, n_episodes: int, seed: int
 ) -> list[Trace]:
-    """Plays episodes at a budget, and returns all that happened.
+    """Plays episodes at a budget.
 
     Episode k meets the chances that it meets in `bmdp.evaluate` with the same seed. The policy's
     random numbers do not depend on the budget either.
@@ -75,7 +74,6 @@ def played(
 
 
 def _trace(states: Sequence[State], steps: Sequence[Step], k: int) -> Trace:
-    """What happened in one of the slots, in steps that it was going."""
     return Trace(
         tuple(rows_of(state, np.array([k])) for state in states[: len(steps) + 1]),
         np.array([step.actions[k] for step in steps]),
@@ -106,12 +104,7 @@ def episode_of(task: Any, trace: Trace) -> Piece:
 
 
 def check_scene(env: str, layout: Mapping[str, Any], episodes: Sequence[Mapping[str, Any]]) -> None:
-    """Looks up all that is drawn of episodes that were kept.
-
-    Raises:
-        KeyError: if something is missing.
-        ValueError: if lists are not of numbers, or not of the same length.
-    """
+    """Looks up all that is drawn of kept episodes; a KeyError or ValueError if it is damaged."""
     if env == "corridors":
         [cell[name] for cell in layout["cells"] for name in ("x", "y", "reward", "cost")]
         [layout[name] for name in ("columns", "rows")]
@@ -168,29 +161,20 @@ def _form(task: SlotFilling) -> Piece:
 
 
 def _dialogue(task: SlotFilling, trace: Trace) -> Piece:
-    lines = []
+    names = ("who", "act", "text", "reward", "cost", "budget")
+    lines = list[tuple[Any, ...]]()
     for turn, action in enumerate(trace.actions.tolist()):
         before, after = trace.states[turn], trace.states[turn + 1]
         held, handed_on = rounded(trace.budgets[turn : turn + 2])
         reward, cost = rounded([trace.rewards[turn], trace.costs[turn]])
-        act, text = _asked(task, before, action)
-        lines.append(_line("system", act, text, budget=held))
-        act, text = _answered(task, after, action, reward)
-        lines.append(_line("user", act, text, reward, cost, handed_on))
-    act, text = _end(lines[-1]["act"], cost)
-    lines.append(_line("end", act, text, budget=handed_on))
+        lines.append(("system", *_asked(task, before, action), 0.0, 0.0, held))
+        lines.append(("user", *_answered(task, after, action, reward), reward, cost, handed_on))
+    lines.append(("end", *_end(lines[-1][1], cost), 0.0, 0.0, handed_on))
     return {
-        "lines": lines,
+        "lines": [dict(zip(names, line, strict=True)) for line in lines],
         "reward": float(trace.rewards.sum()),
         "cost": float(trace.costs.sum()),
     }
-
-
-def _line(
-    who: str, act: str, text: str, reward: float = 0.0, cost: float = 0.0, budget: float = 0.0
-) -> Piece:
-    said = {"who": who, "act": act, "text": text}
-    return {**said, "reward": reward, "cost": cost, "budget": budget}
 
 
 def _asked(task: SlotFilling, state: SlotFillingState, action: int) -> tuple[str, str]:
@@ -220,7 +204,6 @@ def _answered(
 
 
 def _end(last: str, cost: float) -> tuple[str, str]:
-    """How a dialogue ended, given the last act of the user."""
     if last == "confirm":
         return "success", "The form is filled."
     if last == "hang_up":
@@ -235,10 +218,7 @@ def _road(task: TwoWay) -> Piece:
         "lane_width": physics.LANE_WIDTH,
         "n_lanes": 2,
         "length": physics.ROAD_LENGTH,
-        "lanes": [
-            {"y": 0.0, "kind": "oncoming"},
-            {"y": physics.LANE_WIDTH, "kind": "own"},
-        ],
+        "lanes": [{"y": 0.0, "kind": "oncoming"}, {"y": physics.LANE_WIDTH, "kind": "own"}],
         "car_length": physics.CAR_LENGTH,
         "car_width": physics.CAR_WIDTH,
         "actions": list(task.action_names),
@@ -246,7 +226,6 @@ def _road(task: TwoWay) -> Piece:
 
 
 def _drive(task: TwoWay, trace: Trace) -> Piece:
-    """Where cars were, a few frames a second."""
     frames: list[RoadState] = [trace.states[0]]
     for state, action in zip(trace.states, trace.actions, strict=False):
         within = task.frames(state, np.array([action]))
@@ -272,31 +251,23 @@ _EPISODES: Mapping[str, Callable[[Any, Trace], Piece]]
 _EPISODES = {"corridors": _way, "slot-filling": _dialogue, "two-way": _drive}
 
 
-def _scenes(
-    name: str,
-    policy: BudgetedPolicy,
-    spec: EnvSpec,
-    budgets: Sequence[float],
-    n_episodes: int,
-    seed: int,
-) -> Piece | None:
-    """What a policy does at each budget; None in an environment of another task."""
-    try:
-        task = task_of(spec)
-    except (BmdpError, gymnasium.error.Error):
-        return None
-    if task is None or task.name != name:
-        return None
-    every = [played(policy, task, float(budget), n_episodes, seed) for budget in budgets]
-    episodes = [[episode_of(task, trace) for trace in of_budget] for of_budget in every]
-    return {"layout": layout_of(task), "episodes": episodes}
-
-
 def _plugin(env: str, *scripts: str) -> Plugin:
+    def scenes(
+        policy: BudgetedPolicy, spec: EnvSpec, budgets: Sequence[float], n_episodes: int, seed: int
+    ) -> Piece | None:
+        try:
+            task = task_of(spec)
+        except (BmdpError, gymnasium.error.Error):
+            return None
+        if task is None or task.name != env:
+            return None
+        every = [played(policy, task, float(budget), n_episodes, seed) for budget in budgets]
+        episodes = [[episode_of(task, trace) for trace in of_budget] for of_budget in every]
+        return {"layout": layout_of(task), "episodes": episodes}
+
     assets = resources.files("bmdp.paper") / "assets"
-    texts = tuple((assets / name).read_text(encoding="utf-8") for name in scripts)
-    styles = ((assets / "stages.css").read_text(encoding="utf-8"),)
-    return Plugin(env, texts, styles, partial(_scenes, env))
+    texts = [(assets / name).read_text(encoding="utf-8") for name in (*scripts, "stages.css")]
+    return Plugin(env, texts[:-1], texts[-1:], scenes)
 
 
 PLUGINS = (

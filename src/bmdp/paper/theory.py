@@ -1,4 +1,4 @@
-"""What the paper's operator T misses and expands, on models that are known.
+"""Gaps and expansions of the paper's operator T, on models that are known.
 
 Random models are Garnet: 20 states, 3 actions and a few random successors of each. Rewards are
 those from state 0, at budgets of a quarter, half and three quarters of the range of the optimal
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -46,17 +46,7 @@ from bmdp.frontier import Frontier, frontier_values, hull_mixture, upper_frontie
 from bmdp.paper.results import Results
 from bmdp.paper.runner import Piece, Work
 from bmdp.policies import MultiplierPolicy
-from bmdp.report.drawing import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    new_figure,
-    plane,
-    tidy,
-)
+from bmdp.report.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, RED, new_figure, plane, tidy
 from bmdp.report.section import Column, Data, Picture, Section, Table
 
 TITLE = "The theory, put to the test"
@@ -68,7 +58,7 @@ PARTS, COMMON = ("",), ("counter-examples",)
 GAMMA = 0.9
 N_STATES, N_ACTIONS = 20, 3
 SHARES = (0.25, 0.5, 0.75)
-"""Of the frontier's range: where budgets are asked."""
+"""Shares of the frontier's range, where budgets are asked."""
 
 KINDS = {"random": (3, 1), "deterministic": (1, 5)}
 """By kind of model: successors of a state and action, and how much finer the grid of budgets is."""
@@ -94,19 +84,12 @@ _DRAWN_SIZE = 0.2  # of the pairs of Q-functions in a picture
 
 @dataclass(frozen=True)
 class TheorySettings:
-    """How much is computed.
-
-    Args:
-        n_seeds: that it is done with, unless others are asked for.
-        models: random models of each kind, for each seed.
-        budgets: of the grid of T; five times as many for deterministic models.
-        rounds: of 400 random pairs of rising graphs, for each slope and size.
-    """
+    """Settings of the experiment."""
 
     n_seeds: int
-    models: int
-    budgets: int
-    rounds: int
+    models: int  # random models of each kind, for each seed
+    budgets: int  # of the grid of T; five times as many for deterministic models
+    rounds: int  # of 400 random pairs of rising graphs, for each slope and size
 
 
 SETTINGS = {
@@ -118,16 +101,14 @@ SETTINGS = {
 
 
 def run(settings: TheorySettings, work: Work) -> None:
-    """Does a part."""
+    """Solves random models, or the counter-examples."""
     if work.part == "counter-examples":
-        work.piece("expansion", lambda: _expansion(settings.rounds))
+        rising = partial(rising_expansions, settings.rounds)
+        work.piece("expansion", lambda: {"rows": expansions(), "rising": rising(), "gamma": GAMMA})
         work.piece("branches", branch_frontiers)
         work.piece("pairs", lambda: {"gamma": GAMMA, "pairs": drawn_pairs(_DRAWN_SIZE)})
     else:
         work.piece("gaps", lambda: _gaps(settings, work.seed))
-
-
-# Random models
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +130,7 @@ def solve(seed: int, n_successors: int) -> Solved:
 
 
 def gap(solved: Solved, n_budgets: int) -> Piece:
-    """Returns what the paper's operator T reaches in a model.
-
-    Args:
-        solved: the model.
-        n_budgets: of the grid, beside those asked.
+    """Solves a model by the paper's operator T, on a grid of so many budgets and those asked.
 
     Returns:
         `seed`, `converged`; at the budgets asked: `asked`, `cost` and `reward` of the operator's
@@ -169,6 +146,8 @@ def gap(solved: Solved, n_budgets: int) -> Piece:
     places = np.searchsorted(grid, asked)
     reward, cost = v_r[0, places], v_c[0, places]
     best = optimum.reward_at(np.clip(cost, optimum.costs[0], optimum.costs[-1]))
+    seven = np.linspace(solved.allocation.costs[0], solved.allocation.costs[-1], 7)
+    programs = [solve_cmdp(model, start=0, budget=b).reward for b in seven]
     return {
         "seed": solved.seed,
         "converged": solution.converged,
@@ -179,12 +158,12 @@ def gap(solved: Solved, n_budgets: int) -> Piece:
         "ratio": (reward / best).tolist(),
         "share": shares(reward, best, float(optimum.rewards[0])),
         "largest_excess": float((reward - best).max()),
-        "allocation_error": _allocation_error(solved),
+        "allocation_error": float(abs(solved.allocation.reward_at(seven) - programs).max()),
     }
 
 
 def other_ways(solved: Solved) -> Piece:
-    """Returns what reaches the optimum in a model, at the budgets asked.
+    """Solves a model by ways that reach the optimum, at the budgets asked.
 
     Returns:
         Rewards of `linear_program`, of `allocation` (budgets that depend on the next state) and of
@@ -217,7 +196,7 @@ def carried_policy(model: FiniteBMDP, optimum: Frontier) -> MultiplierPolicy:
 
 
 def shares(reward: FloatArray, best: FloatArray, safest: float) -> list[float | None]:
-    """Returns how much of what the optimum gains over the safest policy is gained.
+    """Returns gains over the safest policy, as shares of the optimum's.
 
     >>> shares(np.array([2.0, 1.0]), np.array([3.0, 1.0]), 1.0)
     [0.5, None]
@@ -251,18 +230,8 @@ def _gaps(settings: TheorySettings, seed: int) -> Piece:
     return {"kind": rows, "summary": {kind: summary(found) for kind, found in rows.items()}}
 
 
-def _allocation_error(solved: Solved) -> float:
-    frontier = solved.allocation
-    budgets = np.linspace(frontier.costs[0], frontier.costs[-1], 7)
-    programs = [solve_cmdp(solved.model, start=0, budget=b).reward for b in budgets]
-    return float(abs(frontier.reward_at(budgets) - programs).max())
-
-
-# Counter-examples: T expands, and misses the optimum
-
-
 def expansions(sizes: Sequence[float] = tuple(10.0 ** -np.arange(1, 7))) -> list[dict[str, float]]:
-    """Returns by how much T expands the distance of the pairs, a row for each size of a pair."""
+    """Returns the expansion of the pairs' distance by T, a row for each size of a pair."""
     rows = []
     for size in map(float, sizes):
         row = {"size": size}
@@ -273,12 +242,8 @@ def expansions(sizes: Sequence[float] = tuple(10.0 ** -np.arange(1, 7))) -> list
     return rows
 
 
-def _expansion(n_rounds: int) -> Piece:
-    return {"rows": expansions(), "rising": rising_expansions(n_rounds), "gamma": GAMMA}
-
-
 def drawn_pairs(size: float) -> list[Piece]:
-    """Returns the pairs as points, and what the greedy step chooses of each.
+    """Returns the pairs as points, and the greedy choice of each.
 
     Returns:
         For each pair: `name`, `size`, `budget` (at which its images differ), `distance`,
@@ -308,7 +273,7 @@ def drawn_pairs(size: float) -> list[Piece]:
 
 
 def _images(name: str, size: float, grid: FloatArray) -> tuple[QTables, QTables, list[QTables]]:
-    """A pair of Q-functions, and what T makes of them."""
+    """A pair of Q-functions, and their images by T."""
     model = forever(GAMMA).model
     left, right = PAIRS[name](model, len(grid), size)
     return left, right, [optimality_operator(model, q, grid) for q in (left, right)]
@@ -371,12 +336,7 @@ def rising_expansions(n_rounds: int) -> list[dict[str, float]]:
 
 
 def branch_frontiers() -> Piece:
-    """Returns what every way to spend a budget earns on two branches, and its whole frontier.
-
-    Returns:
-        `payoffs`, `budget`, `rewards` of all ways at that budget, and `frontiers`: for each way
-        `costs` and `rewards`.
-    """
+    """Returns `payoffs` of two branches, a `budget`, and of each way `rewards` and `frontiers`."""
     payoffs, budget = (10.0, 1.0), 0.5
     problem = branches(payoffs)
     model, optimum = problem.model, problem.frontier
@@ -387,12 +347,8 @@ def branch_frontiers() -> Piece:
         "allocation": allocate_budgets(model).frontier(0),
         "carried": carried_policy(model, optimum).frontier(0),
     }
-    drawn: Piece = {
-        "linear_program": {
-            "costs": [program.cost for program in programs],
-            "rewards": [program.reward for program in programs],
-        }
-    }
+    costs, earned = ([getattr(one, n) for one in programs] for n in ("cost", "reward"))
+    drawn: Piece = {"linear_program": {"costs": costs, "rewards": earned}}
     drawn |= {
         name: {"costs": f.costs.tolist(), "rewards": f.rewards.tolist()}
         for name, f in frontiers.items()
@@ -402,26 +358,14 @@ def branch_frontiers() -> Piece:
     return {"payoffs": list(payoffs), "budget": budget, "rewards": rewards, "frontiers": drawn}
 
 
-# What was found
-
-
-class Finding(NamedTuple):
-    """What is told and drawn of a piece."""
-
-    answer: str
-    pictures: list[Picture]
-    tables: list[Table]
-
-
-Shares = Mapping[str, Mapping[str, FloatArray]]
-"""Of each kind of model: `converged`, `[N]`, and the measures of its budgets, one after the other,
-without those that have nothing to gain."""
+Told = tuple[str, list[Picture], list[Table]]
+"""An answer in words, with pictures and tables."""
 
 MEASURES = ("ratio", "share", "allocation_share", "carried_share")
 
 
 def analyse(results: Results, anchor: str) -> Section:
-    """Returns what was found, as far as it goes."""
+    """Returns the section of a report, as far as parts are done."""
     shares = list(results.each("gaps", shares_of).values())
     kinds = {
         kind: {
@@ -431,31 +375,33 @@ def analyse(results: Results, anchor: str) -> Section:
         for kind in dict.fromkeys(kind for one in shares for kind in one)
     }
     found = [
-        _gaps_finding(anchor, kinds) if kinds else None,
-        results.common("branches", partial(_branches_finding, anchor)),
-        results.common("pairs", partial(_pairs_finding, anchor)),
-        results.common("expansion", partial(_expansion_finding, anchor)),
+        _told_of_gaps(anchor, kinds) if kinds else None,
+        results.common("branches", partial(_told_of_branches, anchor)),
+        results.common("pairs", partial(_told_of_pairs, anchor)),
+        results.common("expansion", partial(_told_of_expansion, anchor)),
     ]
-    there = [finding for finding in found if finding is not None]
+    there = [told for told in found if told is not None]
     settings = results.settings
     return Section(
         anchor,
-        TITLE,
-        QUESTION,
-        " ".join(finding.answer for finding in there if finding.answer),
+        "",
+        answer=" ".join(answer for answer, _, _ in there if answer),
         facts={
             "Setting": "Garnet models of 20 states and 3 actions, gamma 0.9; "
             f"{settings.get('models')} of each kind for each seed; {settings.get('budgets')} "
             "budgets on the grid of T",
             "Bands and boxes": "None: models are solved exactly.",
         },
-        pictures=[picture for finding in there for picture in finding.pictures],
-        tables=[table for finding in there for table in finding.tables],
+        pictures=[picture for _, pictures, _ in there for picture in pictures],
+        tables=[table for _, _, tables in there for table in tables],
     )
 
 
-def shares_of(piece: Data) -> Shares:
-    """Returns the measures of models of one seed."""
+def shares_of(piece: Data) -> dict[str, dict[str, FloatArray]]:
+    """Returns of each kind of model `converged`, `[N]`, and its measures, `[N * budgets]`.
+
+    Measures are without budgets that have nothing to gain.
+    """
 
     def flat(rows: Sequence[Data], name: str) -> FloatArray:
         values: FloatArray = np.array([row[name] for row in rows], np.float64).ravel()
@@ -468,7 +414,7 @@ def shares_of(piece: Data) -> Shares:
     }
 
 
-def _gaps_finding(anchor: str, kinds: Shares) -> Finding:
+def _told_of_gaps(anchor: str, kinds: Mapping[str, Mapping[str, FloatArray]]) -> Told:
     numbers = {kind: len(found["converged"]) for kind, found in kinds.items()}
     answer = " ".join(
         f"In {numbers[kind]} {kind} models the operator T reaches {found['share'].mean():.3f} of "
@@ -508,10 +454,10 @@ def _gaps_finding(anchor: str, kinds: Shares) -> Finding:
         "is kept.",
     )
     picture = Picture(f"{anchor}-gaps", "What T misses", caption, alt, figure)
-    return Finding(answer, [picture], [table])
+    return answer, [picture], [table]
 
 
-def _branches_finding(anchor: str, found: Data) -> Finding:
+def _told_of_branches(anchor: str, found: Data) -> Told:
     rewards = {way: found["rewards"][way] for way in WAYS if way in found["rewards"]}
     best, reached = rewards["linear_program"], rewards["operator"]
     caption = (
@@ -526,14 +472,12 @@ def _branches_finding(anchor: str, found: Data) -> Finding:
     name, title = f"{anchor}-branches", "A counter-example: two branches"
     ways = Column("way", [WAYS[way][0] for way in rewards], "s")
     reward = Column("reward", list(rewards.values()), ".4g")
-    return Finding(
-        f"On two branches it earns {reached:.3g} where {best:.3g} can be had.",
-        [Picture(name, title, caption, alt, branches_figure(found))],
-        [Table(name, f"Two branches at budget {found['budget']:g}", [ways, reward])],
-    )
+    answer = f"On two branches it earns {reached:.3g} where {best:.3g} can be had."
+    table = Table(name, f"Two branches at budget {found['budget']:g}", [ways, reward])
+    return answer, [Picture(name, title, caption, alt, branches_figure(found))], [table]
 
 
-def _pairs_finding(anchor: str, found: Data) -> Finding:
+def _told_of_pairs(anchor: str, found: Data) -> Told:
     caption = (
         "Two Q-functions that are near, with what is chosen of each at the dashed budget "
         "(ringed). Steep: the paper's pair for Theorem 2, T is no contraction. Kinked: a pair "
@@ -545,10 +489,10 @@ def _pairs_finding(anchor: str, found: Data) -> Finding:
     )
     alt = f"Pairs of Q-functions in the plane of cost and reward; {'; '.join(told)}."
     title, figure = "Counter-examples: near before T, far after", pairs_figure(found["pairs"])
-    return Finding("", [Picture(f"{anchor}-pairs", title, caption, alt, figure)], [])
+    return "", [Picture(f"{anchor}-pairs", title, caption, alt, figure)], []
 
 
-def _expansion_finding(anchor: str, found: Data) -> Finding:
+def _told_of_expansion(anchor: str, found: Data) -> Told:
     rows, rising = found["rows"], found["rising"]
     largest = max(row["steep"] for row in rows)
     caption = (
@@ -566,18 +510,13 @@ def _expansion_finding(anchor: str, found: Data) -> Finding:
         ],
         "Expansion by the greedy step of random pairs of graphs, no steeper than L.",
     )
-    return Finding(
-        f"It expands distances, here up to {largest:.3g} times.",
-        [Picture(f"{anchor}-expansion", "T expands", caption, alt, expansion_figure(rows))],
-        [table],
-    )
+    picture = Picture(f"{anchor}-expansion", "T expands", caption, alt, expansion_figure(rows))
+    return f"It expands distances, here up to {largest:.3g} times.", [picture], [table]
 
 
 def gap_figure(shares: Mapping[str, FloatArray]) -> Figure:
-    """Returns how much of the optimum's gain the operator reaches, for each kind of model."""
-    figure = new_figure(height=3.6)
-    axes = figure.subplots()
-    tidy(axes)
+    """Returns the distribution of the operator's share of the optimum's gain, by kind of model."""
+    figure, axes = _panel()
     for (kind, found), colour in zip(shares.items(), (BLUE, RED, GREEN), strict=False):
         known = np.sort(found[np.isfinite(found)])
         heights = np.linspace(0, 1, len(known))
@@ -588,15 +527,16 @@ def gap_figure(shares: Mapping[str, FloatArray]) -> Figure:
     return figure
 
 
-def expansion_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
-    """Returns by how much T expands the distance of two Q-functions, against their size.
-
-    Args:
-        rows: records with `size`, and an expansion under each other name.
-    """
+def _panel() -> tuple[Figure, Axes]:
     figure = new_figure(height=3.6)
     axes = figure.subplots()
     tidy(axes)
+    return figure, axes
+
+
+def expansion_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
+    """Returns the expansions of rows against their `size`."""
+    figure, axes = _panel()
     sizes = [row["size"] for row in rows]
     styles = ((BLUE, "o"), (RED, "s"), (GREEN, "^"))
     names = [name for name in rows[0] if name != "size"]
@@ -609,7 +549,7 @@ def expansion_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
 
 
 def pairs_figure(pairs: Sequence[Data]) -> Figure:
-    """Returns pairs of Q-functions that are near, and what is chosen of each, which is not.
+    """Returns pairs of Q-functions that are near, and the choices of each, which are not.
 
     Paper: the figure of the proof of Theorem 2, and a pair against Remark 2.
     """
@@ -621,23 +561,18 @@ def pairs_figure(pairs: Sequence[Data]) -> Figure:
         apart = f"{pair['distance']:.3g} apart, images {pair['image_distance']:.3g}"
         axes.set_title(f"{pair['name']}: {apart}", fontsize=9)
         axes.axvline(pair["budget"], color=GREY, linestyle="--", linewidth=1, label="budget")
-        _draw_graph(axes, pair["first"], "Q1", BLUE, "o")
-        _draw_graph(axes, pair["second"], "Q2", ORANGE, "s")
+        drawn = (("first", "Q1", BLUE, "o", "chosen"), ("second", "Q2", ORANGE, "s", "_"))
+        for which, name, colour, marker, label in drawn:
+            graph, form = pair[which], f"{marker}-"
+            axes.plot(graph["costs"], graph["rewards"], form, color=colour, label=name, alpha=0.9)
+            at, ring = graph["chosen"], {"marker": "o", "markersize": 15, "mfc": "none"}
+            axes.plot(at["cost"], at["reward"], color=colour, ls="None", label=label, **ring)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
-def _draw_graph(axes: Axes, graph: Data, name: str, colour: str, marker: str) -> None:
-    """Points of a Q-function in the plane, and a ring around the one that is chosen."""
-    axes.plot(graph["costs"], graph["rewards"], f"{marker}-", color=colour, label=name, alpha=0.9)
-    ring: dict[str, Any] = {"marker": "o", "markersize": 15, "markerfacecolor": "none"}
-    label = "chosen" if name == "Q1" else "_"
-    at = graph["chosen"]["cost"], graph["chosen"]["reward"]
-    axes.plot(*at, color=colour, linestyle="None", label=label, **ring)
-
-
 def branches_figure(found: Data) -> Figure:
-    """Returns what each way to spend a budget earns on the two-branch problem."""
+    """Returns the frontier of each way to spend a budget on the two-branch problem."""
     figure = new_figure(height=4.0)
     axes = figure.subplots()
     plane(axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -11,6 +11,7 @@ import numpy as np
 
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, StoreError
+from bmdp.learn import runs
 from bmdp.learn.fit import Iterations, torch_device
 from bmdp.learn.learners import (
     FTQ,
@@ -21,29 +22,16 @@ from bmdp.learn.learners import (
     Learner,
     of_kind,
 )
-from bmdp.learn.runs import (
-    POLICY,
-    FitKeeper,
-    RunFolder,
-    discard,
-    resume,
-    save_policy,
-    spec_of,
-    train,
-    train_from_data,
-)
 from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
 from bmdp.models import EncoderNet, FrontierNet, Regressor
 from bmdp.models.regressor import placed
 from bmdp.paper.runner import Work
 from bmdp.policies.policy import BudgetedPolicy, load_policy
 from bmdp.policies.portfolio import Portfolio
-from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.storage import SPEC
 
 AnyPolicy = TypeVar("AnyPolicy", bound=BudgetedPolicy)
 
-_FIT = "fit"
 _N_ITERATIONS = 10  # of fitted Q-iteration without regard to costs
 
 
@@ -54,22 +42,16 @@ def trained(spec: TrainingSpec, work: Work, folder: Path | None = None) -> Any:
         StoreError: if the folder holds a run of other settings, or something else.
     """
     place = folder or work.folder
-    if not _is_begun(place, spec, work):
-        return train(spec, place, seed=work.seed, device=work.device)
-    return resume(place)
+    if _is_begun(place, spec, work):
+        return runs.resume(place)
+    return runs.train(spec, place, seed=work.seed, device=work.device)
 
 
 def trained_from(batch: TransitionBatch, learner: Learner, work: Work, folder: Path) -> Any:
-    """Learns from a log, or goes on with that.
-
-    Raises:
-        StoreError: if the folder holds a run of other settings, or something else.
-    """
+    """Learns from a log in a folder, or goes on with that; a StoreError as of `trained`."""
     if _is_begun(folder, TrainingSpec(None, learner, None), work):
-        if RunFolder(folder).batch(0) is not None:
-            return resume(folder)
-        discard(folder)  # it was killed before it had its data
-    return train_from_data(batch, learner, folder, seed=work.seed, device=work.device)
+        return runs.resume(folder)
+    return runs.train_from_data(batch, learner, folder, seed=work.seed, device=work.device)
 
 
 def _is_begun(folder: Path, spec: TrainingSpec, work: Work) -> bool:
@@ -78,18 +60,14 @@ def _is_begun(folder: Path, spec: TrainingSpec, work: Work) -> bool:
         folder.rmdir()
     if not (folder / SPEC).exists():
         return False
-    run = RunFolder(folder)
-    if spec_of(run) != spec or run.header.get("seed") != work.seed:
+    run = runs.RunFolder(folder)
+    if runs.spec_of(run) != spec or run.header.get("seed") != work.seed:
         raise StoreError(f"{folder} holds a run of other settings: choose another folder.")
     return True
 
 
 def explored(spec: TrainingSpec) -> tuple[EnvConfig, Exploration]:
-    """Returns where a spec explores, and how.
-
-    Raises:
-        ConfigError: if it learns from a log.
-    """
+    """Returns where a spec explores, and how; a ConfigError if it learns from a log."""
     if spec.env is None or spec.exploration is None:
         raise ConfigError("TrainingSpec needs env and exploration to explore.")
     return spec.env, spec.exploration
@@ -105,9 +83,14 @@ def changed(
     )
 
 
+def log_of(folder: Path) -> TransitionBatch:
+    """Returns the episodes of all rounds of a run."""
+    return TransitionBatch.concatenate(rounds_of(folder))
+
+
 def rounds_of(folder: Path) -> list[TransitionBatch]:
     """Returns the episodes of each round of a run."""
-    run, found = RunFolder(folder), list[TransitionBatch]()
+    run, found = runs.RunFolder(folder), list[TransitionBatch]()
     while (batch := run.batch(len(found))) is not None:
         found.append(batch)
     return found
@@ -118,13 +101,13 @@ def fitted(
 ) -> BudgetedPolicy:
     """Returns the policy of a folder, or learns and keeps it; a kill loses one iteration at most.
 
-    What it is learned from is not kept.
+    The log is not kept.
     """
-    place, keeper = folder / POLICY, FitKeeper(folder / _FIT)
+    place, keeper = folder / runs.POLICY, runs.FitKeeper(folder / "fit")
     if not place.exists():
         folder.mkdir(parents=True, exist_ok=True)
         policy = learner.fit(batch, seed=work.seed, device=work.device, keeper=keeper)
-        save_policy(policy, place)
+        runs.save_policy(policy, place)
     keeper.discard()
     return load_policy(place)
 
@@ -138,37 +121,29 @@ def fitted_prices(
 ) -> Portfolio:
     """Learns a policy for each price of a unit of cost from the same log, or goes on with that.
 
-    Args:
-        learner: of one price at a time, as in the paper, or of all of them at once.
-        prices: in rewards.
-        batch: the log.
-        work: whose seed and device are taken.
-        folder: of what is learned.
-
     Returns:
-        A portfolio with a member for each price, by falling price. What they cost and earn is what
-        they are thought to; nothing, if each was learned by itself.
+        A portfolio with a member for each price, by falling price. Their costs and rewards are
+        forecasts of all prices learned at once; 0 where each was learned by itself, as in the
+        paper.
     """
     if isinstance(learner, LagrangianConfig):
         several = LagrangianFTQ(replace(learner, prices=tuple(prices), plays="mixture"))
         return cast(Portfolio, fitted(several, batch, work, folder))
-    falling = sorted(map(float, prices), reverse=True)
-    policies = tuple(
+    return unmeasured(
         fitted(FTQ(replace(learner, price=price)), batch, work, folder / f"price-{price:g}")
-        for price in falling
+        for price in sorted(map(float, prices), reverse=True)
     )
-    members, nothing = np.arange(len(falling)), np.zeros(len(falling))
-    return Portfolio(policies, members, nothing, nothing, nothing)
 
 
-def carried_price(learned: Portfolio, learner: LagrangianConfig) -> MultiplierPolicy:
-    """Returns the policy that carries a price, of prices that were learned at once."""
-    (dial,) = learned.policies
-    return MultiplierPolicy(cast(PriceDial, dial), *learner.budget_range)
+def unmeasured(policies: Iterable[BudgetedPolicy]) -> Portfolio:
+    """Returns a portfolio of policies whose costs and rewards are not known: all are 0."""
+    members = tuple(policies)
+    nothing = np.zeros(len(members))
+    return Portfolio(members, np.arange(len(members)), nothing, nothing, nothing)
 
 
 def playable(policy: AnyPolicy, device: str) -> AnyPolicy:
-    """Returns the policy with what it has learned on a device."""
+    """Returns the policy with its learned models on a device."""
     if torch_device(device).type == "cpu":
         return policy
     return cast(AnyPolicy, placed(policy, device))
@@ -198,7 +173,6 @@ def all_prices(learner: BFTQConfig) -> LagrangianConfig:
 
 
 def _without_budgets(model: Regressor) -> Regressor:
-    """The same model, but one that is not told of budgets."""
     if isinstance(model, EncoderNet):
         return FrontierNet(model.hidden, "free", regression=model.regression)
     return model

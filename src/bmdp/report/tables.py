@@ -6,7 +6,8 @@ table has their means over seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ _STATUS = {
     "TIGHT": "spent",
     "SLACK": "more than is needed",
 }
+_UNITS = {"memory": " GiB"}
 
 
 def dial_report(evaluations: Sequence[Evaluation], frontier: Frontier) -> DialReport:
@@ -158,3 +160,40 @@ def _note(curve: Curve, report: DialReport | None, published: Curve | None) -> s
     if published is not None:
         notes.append("Published: Carrara et al. 2019, read from the figures.")
     return " ".join(notes)
+
+
+def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yields settings inside settings, by names with points in them.
+
+    >>> list(flat({"a": {"b": 1, "c": [1, 2]}}))
+    [('a.b', '1'), ('a.c', '1, 2')]
+    """
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(settings, list):
+        yield prefix, ", ".join(map(str, settings))
+    else:
+        yield prefix, str(settings)
+
+
+def listed(values: Any) -> str:
+    """Returns values by name in one line.
+
+    >>> listed({"cores": 2, "memory": 15.6, "gpu": None})
+    'cores 2, memory 15.6 GiB'
+    """
+    there = values.items() if isinstance(values, Mapping) else ()
+    return ", ".join(f"{n} {v}{_UNITS.get(n, '')}" for n, v in there if v is not None)
+
+
+def duration(seconds: float) -> str:
+    """Returns a time in words.
+
+    >>> duration(42.0), duration(150.0), duration(9000.0)
+    ('42 s', '2.5 min', '2.5 h')
+    """
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.0f} s"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from bmdp.learn import train
 from bmdp.learn.runs import RunFolder
 from bmdp.learn.runs import discard as discard_run
 from bmdp.paper import ray_engine, runner
-from bmdp.paper.runner import ExperimentFolder, Work, attempt, discard, read_piece, run_experiment
+from bmdp.paper.runner import ExperimentFolder, Work, attempt, discard, run_experiment
 from bmdp.storage import create_folder
 from tiny_experiments import COUNT, COUNTING, FAIL, LONG, SHORT, results, run_inline
 from training import told
@@ -85,13 +85,6 @@ def test_what_is_finished_is_not_done_again(tmp_path, inline):
     assert seen[4:] == [("seed-1", 0.0, ""), ("seed-1", 1.0, "done")]
     assert not (tmp_path / "seed-0" / "number.json").exists()
     assert (tmp_path / "seed-1" / "number.json").exists()
-
-
-def test_a_task_says_how_long_it_took_and_where(tmp_path, inline):
-    run_experiment(COUNT, tmp_path)
-    found = read_piece(tmp_path / "again" / "seed-1" / "finished.json")
-    assert 0 <= found["seconds"] < 60
-    assert found["machine"]["cores"] == os.cpu_count()
 
 
 def test_seeds_can_be_added_and_not_taken_away(tmp_path, inline):
@@ -221,11 +214,6 @@ def test_a_folder_is_made_once_and_opened_later(folder):
     written = (folder.path / "spec.json").read_text()
     assert made(folder.path).header == json.loads(written)
     assert (folder.path / "spec.json").read_text() == written
-
-
-def test_a_folder_that_is_empty_is_taken(tmp_path):
-    made(tmp_path)
-    assert "spec.json" in os.listdir(tmp_path)
 
 
 def test_a_folder_that_another_process_made_meanwhile_is_opened(tmp_path, monkeypatch):
@@ -358,17 +346,6 @@ def once(tmp_path_factory):
     return folder
 
 
-@dataclass(frozen=True)
-class Killed:
-    """A run that was killed: what was seen before, and after."""
-
-    folder: Path
-    n_serving: int
-    refusal: str
-    n_records: list[int]
-    n_left: int
-
-
 def serving(parent):
     """Processes that do the work of another, as Linux knows them."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
@@ -386,10 +363,10 @@ def n_records(folder):
     return [len(path.read_text().splitlines()) if path.exists() else 0 for path in paths]
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """Two processes that train are killed with the one that waits for them, and gone on with."""
-    folder = tmp_path_factory.mktemp("killed") / "run"
+def test_processes_end_with_the_one_that_is_killed_and_the_run_ends_as_if_it_had_not_been(
+    whole, tmp_path
+):
+    folder = tmp_path / "run"
     options = ["--preset", "smoke", "--workers", "2", "--out", str(folder)]
     paths = [str(Path(tiny_experiments.__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -406,16 +383,13 @@ def killed(tmp_path_factory):
     while any(map(command_of, servants)) and time.monotonic() < until:
         time.sleep(0.02)
     left = [servant for servant in servants if command_of(servant)]
-    seen = Killed(folder, len(servants), str(refused.value), n_records(folder), len(left))
+    assert "in use by process" in str(refused.value)
+    assert (len(servants), left) == (2, [])
+    assert max(n_records(folder)) < 15  # it was in the middle
     assert run_experiment(LONG, folder) == ()
-    return seen
-
-
-def test_a_run_that_is_killed_ends_as_if_it_had_not_been(killed, whole):
-    assert max(killed.n_records) < 15  # it was in the middle
-    assert results(killed.folder) == results(whole)
+    assert results(folder) == results(whole)
     for seed in ("seed-0", "seed-1"):
-        records = (RunFolder(folder / seed).records() for folder in (killed.folder, whole))
+        records = (RunFolder(place / seed).records() for place in (folder, whole))
         assert len(set(map(str, map(told, records)))) == 1
 
 
@@ -424,10 +398,13 @@ def test_two_workers_find_what_one_finds(whole, tmp_path):
     assert results(tmp_path / "run") == results(whole)
 
 
-def test_processes_end_with_the_one_that_is_killed(killed):
-    assert killed.n_serving == 2
-    assert killed.n_left == 0
+def test_a_task_says_how_long_it_took_and_where(tmp_path, inline):
+    run_experiment(COUNT, tmp_path)
+    found = json.loads((tmp_path / "again" / "seed-1" / "finished.json").read_text())
+    assert 0 <= found["seconds"] < 60
+    assert found["machine"]["cores"] == os.cpu_count()
 
 
-def test_a_second_process_is_refused(killed):
-    assert "in use by process" in killed.refusal
+def test_a_folder_that_is_empty_is_taken(tmp_path):
+    made(tmp_path)
+    assert "spec.json" in os.listdir(tmp_path)
