@@ -72,7 +72,7 @@ def retold(folder, **changes):
 
 
 def log(n=300, seed=0):
-    """What somebody did who often waits: states of two numbers."""
+    """What somebody did who often waits: states of two numbers with names."""
     rng = np.random.default_rng(seed)
     step = np.arange(3 * n) % 3
     action = rng.choice(3, size=3 * n, p=[0.6, 0.3, 0.1])
@@ -87,6 +87,7 @@ def log(n=300, seed=0):
         terminal=step == 2,
         episode=np.arange(3 * n) // 3,
         step=step,
+        state_names=("crossing", "tide"),
     )
 
 

@@ -87,8 +87,8 @@ def small(verb, words):
     """The same command with less work.
 
     `run`: the smallest preset and one seed. `fit`: few episodes and rounds.
-    `evaluate` and `calibrate`: few episodes. Wherever a device or a number of workers is given: the
-    CPU, and one.
+    `evaluate`, `calibrate` and `report`: few episodes. Wherever a device or a number of
+    workers is given: the CPU, and one.
     """
     words = list(words)
     if verb == "run":
@@ -98,7 +98,7 @@ def small(verb, words):
     if verb in FITS and "--resume" not in words and "--data" not in words:
         words = with_option(words, "--episodes", str(N_EXPLORED))
         words += [f"--set={setting}" for setting in SMALL_EXPLORATION]
-    if verb in ("evaluate", "calibrate"):
+    if verb in ("evaluate", "calibrate", "report"):
         words = with_option(words, "--episodes", str(N_PLAYED))
     for option, value in (("--device", "cpu"), ("--workers", "1")):
         words = with_option(words, option, value) if value_of(words, option) else words

@@ -106,7 +106,7 @@ $ bmdp run theory --out x
         ("train --resume run", "train --resume run"),
         ("fit --data x.npz --workers 2", "fit --data x.npz --workers 1"),
         ("calibrate run --out x", "calibrate run --out x --episodes 50"),
-        ("report run", "report run"),
+        ("report run", "report run --episodes 50"),
     ],
 )
 def test_commands_are_made_small_where_they_are_not(command, smaller):
@@ -133,7 +133,7 @@ def test_commands_are_made_small_where_they_are_not(command, smaller):
         ("bmdp run slot-filling --preset qick --out x", "Did you mean 'quick'?"),
         ("bmdp run driving --prest paper --engine ray --out x", "has no option --prest"),
         ("bmdp train corridors --set learner.gama=1 --out x", "Did you mean 'gamma'?"),
-        ("bmdp report nowhere", "it ended with 1; run as: bmdp report nowhere"),
+        ("bmdp report nowhere", "it ended with 1; run as: bmdp report nowhere --episodes 50"),
         ("python examples/nothing.py", "there is no examples/nothing.py"),
         ("python benchmarks/finite.py --in x", "unrecognized arguments: --in x"),
         ('python benchmarks/dial.py "goals rod" --out x', "no study is called goals rod"),

@@ -101,3 +101,12 @@ def test_importing_loads_nothing_that_is_heavy(module, heavy):
     ).stdout.split()
     assert "bmdp" in loaded
     assert not heavy & set(loaded)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_docstring_says_what_a_thing_is(module):
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text_of(module))) if isinstance(node, kinds)]
+    for node in nodes:
+        first = (ast.get_docstring(node) or "").split(" ")[0]
+        assert first not in ("What", "How", "Of"), f"{getattr(node, 'name', module)}: {first} ..."

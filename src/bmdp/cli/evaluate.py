@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -63,8 +63,7 @@ def evaluate(  # noqa: PLR0913
         )
     with Progress("finding the optimum"):
         true, source = known_frontier(spec)
-    columns = _columns(found) | _predicted(run, found)
-    measures: dict[str, Any] = {}
+    columns, measures = _columns(run, found), dict[str, float]()
     if true is not None:
         report = measure_dial(found, true.frontier)
         columns |= {name: getattr(report, name) for name in SCORES}
@@ -88,13 +87,10 @@ def evaluate(  # noqa: PLR0913
 
 def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPolicy:
     """The policy, computed on a GPU if one was asked for and is here."""
-    if device == "cpu":
-        return policy
     from bmdp.learn.runs import checked_device
     from bmdp.models.regressor import placed
 
-    there = checked_device(device)
-    if there == "cpu":
+    if device == "cpu" or (there := checked_device(device)) == "cpu":
         return policy
     if workers > 1:
         raise ConfigError(f"--device {device} takes one worker; got {workers}.")
@@ -102,26 +98,20 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
     return on_gpu
 
 
-def _columns(found: Evaluation) -> dict[str, FloatArray]:
-    """Measures of each budget, `[B]` each; costs and rewards are discounted."""
+def _columns(run: Path, found: Evaluation) -> dict[str, FloatArray]:
+    """Discounted costs and rewards of each budget, `[B]` each, and what the run predicted."""
+    from bmdp.learn.runs import RunFolder
+
     columns = {"budget": found.budgets}
     for name in ("cost", "reward"):
         for end, suffix in (("mean", ""), ("low", "_low"), ("high", "_high")):
             columns[name + suffix] = getattr(found, f"discounted_{name}_{end}")
-    return columns | {"infeasible_share": found.infeasible_share}
-
-
-def _predicted(run: Path, found: Evaluation) -> dict[str, FloatArray]:
-    """What the run predicted from episodes that it held out, `[B]` each, if it did."""
-    from bmdp.learn.runs import RunFolder
-
-    prediction = RunFolder(run).prediction() if (run / SPEC).exists() else None
-    if prediction is None:
-        return {}
-    return {
-        f"predicted_{name}": np.interp(found.budgets, prediction["budgets"], prediction[name])
-        for name in ("cost", "reward")
-    }
+    columns["infeasible_share"] = found.infeasible_share
+    said = RunFolder(run).prediction() if (run / SPEC).exists() else None
+    if said is not None:
+        for name in ("cost", "reward"):
+            columns[f"predicted_{name}"] = np.interp(found.budgets, said["budgets"], said[name])
+    return columns
 
 
 def _print_tables(columns: dict[str, FloatArray], confidence: float) -> None:

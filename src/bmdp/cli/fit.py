@@ -97,13 +97,11 @@ def fit(  # noqa: PLR0913
 def _learn(
     spec: TrainingSpec, files: list[Path], out: Path, force: bool, how: dict[str, Any]
 ) -> None:
-    """Learns from a log, if there are files of one, or by exploring."""
     from bmdp.data import load_batches
     from bmdp.learn.runs import train, train_from_data  # torch takes long to import
 
     batch = load_batches(files) if files else None
-    with _in_place_of_old(out, force), _shown(out) as progress:
-        how["on_record"] = _on_record(progress, out)
+    with _in_place_of_old(out, force), _shown(out) as (progress, how["on_record"]):
         if batch is None:
             train(spec, out, **how)
             return
@@ -117,26 +115,25 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
 
     if RunFolder(run).is_done:
         typer.echo(f"{run} is finished.", err=True)
-    with _shown(run, before=share_done(run)) as progress:
-        resume(run, workers=workers, device=device, on_record=_on_record(progress, run))
+    with _shown(run, before=share_done(run)) as (_, on_record):
+        resume(run, workers=workers, device=device, on_record=on_record)
 
 
 @contextmanager
-def _shown(run: Path, before: float = 0.0) -> Iterator[Progress]:
-    """Shows progress, and says how to go on after Ctrl-C."""
+def _shown(run: Path, before: float = 0.0) -> Iterator[tuple[Progress, Callable[[Any], None]]]:
+    """Shows records as progress, and says how to go on after Ctrl-C."""
+    from bmdp.learn.runs import last_line, share_done
+
     try:
         with Progress("fitting", before=before) as progress:
-            yield progress
+            yield (
+                progress,
+                lambda record: progress.update(share_done(run), 1.0, text=last_line(record)),
+            )
     except KeyboardInterrupt:
         said = f"stopped; go on with: bmdp fit --resume {run}" if run.exists() else "stopped"
         typer.echo(said, err=True)
         raise typer.Exit(INTERRUPTED) from None
-
-
-def _on_record(progress: Progress, run: Path) -> Callable[[Any], None]:
-    from bmdp.learn.runs import last_line, share_done
-
-    return lambda record: progress.update(share_done(run), 1.0, text=last_line(record))
 
 
 @contextmanager
@@ -165,22 +162,17 @@ def _in_place_of_old(out: Path, force: bool) -> Iterator[None]:
 def _exploring_spec(
     names: Sequence[str], preset: str | None, settings: Sequence[str], episodes: int | None
 ) -> TrainingSpec:
-    """What to learn in an environment, and how."""
     from bmdp.learn.presets import exploring_spec
     from bmdp.learn.spec import with_setting
 
     if len(names) > 1:
         raise typer.BadParameter(f"one ENV at a time; got {' '.join(names)}.")
     spec = reduce(with_setting, settings, exploring_spec(names[0], preset))
-    return spec if episodes is None else _with_episodes(spec, episodes)
-
-
-def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
-    """So many episodes in all, or a few more where rounds do not divide them."""
-    assert spec.exploration is not None
-    n_rounds = min(spec.exploration.rounds, n_episodes)
-    each = -(-n_episodes // n_rounds)
-    if each * n_rounds != n_episodes:
+    if episodes is None or spec.exploration is None:
+        return spec
+    n_rounds = min(spec.exploration.rounds, episodes)
+    each = -(-episodes // n_rounds)  # or a few more, where rounds do not divide them
+    if each * n_rounds != episodes:
         typer.echo(
             f"note: {n_rounds} rounds of {each} episodes, {each * n_rounds} in all", err=True
         )
@@ -190,7 +182,6 @@ def _with_episodes(spec: TrainingSpec, n_episodes: int) -> TrainingSpec:
 def _log_spec(
     preset_name: str | None, gamma: float | None, settings: Sequence[str], episodes: int | None
 ) -> TrainingSpec:
-    """What to learn from a log, and how."""
     from bmdp.learn.learners import BFTQConfig, Learner
     from bmdp.learn.presets import preset
     from bmdp.learn.spec import TrainingSpec, with_setting
@@ -207,7 +198,6 @@ def _log_spec(
 
 
 def _shortcuts(gamma: float | None, budget_range: str | None) -> Iterator[str]:
-    """Options that are settings."""
     if gamma is not None:
         yield f"learner.gamma={gamma!r}"
     if budget_range is not None:
@@ -215,7 +205,7 @@ def _shortcuts(gamma: float | None, budget_range: str | None) -> Iterator[str]:
 
 
 def _tell(run: Path, seconds: float, as_json: bool) -> None:
-    """Where the policy is, and what it will earn and pay."""
+    """Prints where the policy is, and what it will earn and pay."""
     from bmdp.learn.runs import RunFolder
 
     folder = RunFolder(run)

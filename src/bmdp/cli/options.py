@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bmdp.errors import BudgetError, ConfigError, StoreError
 from bmdp.policies import BudgetedPolicy, load_policy
-from bmdp.policies.portfolio import CalibratedPolicy
+from bmdp.report.opened import environment_of
 from bmdp.storage import SPEC
 
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
@@ -53,13 +53,6 @@ Workers = Annotated[int, typer.Option(min=1, help="Processes that play episodes.
 def parse_budgets(texts: Iterable[str], option: str = "--budget") -> list[float]:
     """Returns the budgets that some texts name, each once, in the order given.
 
-    Args:
-        texts: each a number, or a range `low:high:step` that includes both ends.
-        option: its name in errors.
-
-    Raises:
-        BudgetError: if one is neither, or is not finite, or its steps miss the upper end.
-
     >>> parse_budgets(["2", "0:0.4:0.1"])
     [2.0, 0.0, 0.1, 0.2, 0.3, 0.4]
     """
@@ -68,9 +61,6 @@ def parse_budgets(texts: Iterable[str], option: str = "--budget") -> list[float]
 
 def parse_range(text: str, option: str) -> tuple[float, float]:
     """Returns the ends of a range `low:high`.
-
-    Raises:
-        BudgetError: if it is none, or does not rise.
 
     >>> parse_range("0:1", "--budget-range")
     (0.0, 1.0)
@@ -86,12 +76,6 @@ def parse_range(text: str, option: str) -> tuple[float, float]:
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Returns the seeds that a text names, each once, in the order given.
-
-    Args:
-        text: numbers and ranges `first:last`, without the last, with commas between them.
-
-    Raises:
-        ConfigError: if it is something else, or names none.
 
     >>> parse_seeds("0:4"), parse_seeds("7,2:4")
     ((0, 1, 2, 3), (7, 2, 3))
@@ -109,11 +93,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def _budgets(text: str, option: str) -> list[float]:
-    parts = [_number(part, text, option) for part in text.split(":")]
+    try:
+        parts = [Decimal(part) for part in text.split(":")]  # sums of steps are then as they look
+    except InvalidOperation:
+        parts = []
+    if len(parts) not in (1, 3):
+        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.")
+    if any(part.is_nan() or not math.isfinite(float(part)) for part in parts):
+        raise BudgetError(f"{option} must be finite; got '{text}'.")
     if len(parts) == 1:
         return [float(parts[0]) + 0.0]  # turns -0 into 0
-    if len(parts) != 3:
-        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.")
     low, high, step = parts
     if low > high or step <= 0:
         raise BudgetError(f"{option} low:high:step must rise, by a step above 0; got '{text}'.")
@@ -131,58 +120,23 @@ def _budgets(text: str, option: str) -> list[float]:
     return [float(low + i * step) + 0.0 for i in range(int(n_steps) + 1)]
 
 
-def _number(part: str, text: str, option: str) -> Decimal:
-    """Reads a finite number, in decimals: sums of steps are then as they look."""
-    try:
-        number = Decimal(part)
-    except InvalidOperation:
-        raise BudgetError(f"{option} must be a number or low:high:step; got '{text}'.") from None
-    if number.is_nan() or not math.isfinite(float(number)):
-        raise BudgetError(f"{option} must be finite; got '{text}'.")
-    return number
-
-
 def open_run(
     run: Path, env: str | None, settings: Sequence[str] = ()
 ) -> tuple[BudgetedPolicy, EnvSpec]:
-    """Returns the policy of a folder, and the environment to play it in.
-
-    Args:
-        run: folder of a training run, or of a policy.
-        env: id or short name of the environment; None for that of the run, or of the certificate.
-        settings: changes of the environment, such as `env.height=5`.
-
-    Raises:
-        StoreError: if the folder holds no policy.
-        ConfigError: if no environment is known, or it does not take its settings.
-    """
+    """Returns the policy of a folder, and the environment to play it in, which must be known."""
     from bmdp.learn.runs import RunFolder, spec_of  # torch takes long to import
-    from bmdp.learn.spec import EnvConfig, with_env_setting
 
     # The settings of a run import the modules that its policy needs.
-    config = spec_of(RunFolder(run)).env if (run / SPEC).exists() else None
+    own = spec_of(RunFolder(run)).env if (run / SPEC).exists() else None
     policy = load_policy(run)
-    if env is not None:
-        config = EnvConfig(env)
-    elif isinstance(policy, CalibratedPolicy):
-        config = EnvConfig(policy.certificate.env)
-        for name, value in json.loads(policy.certificate.settings).items():
-            # Those of the registration, which it has anyway.
-            if name != "max_episode_steps" and not str(value).startswith("<"):
-                config = with_env_setting(config, f"env.{name}={json.dumps(value)}")
-    if config is None:
+    spec = environment_of(policy, own, env, settings)
+    if spec is None:
         raise ConfigError(f"{run} does not name an environment: give --env ENV.")
-    for text in settings:
-        config = with_env_setting(config, text)
-    return policy, config.spec()
+    return policy, spec
 
 
-def require_place(path: Path, force: bool) -> None:
-    """Checks that a file can be written, before any work is done.
-
-    Raises:
-        StoreError: if there is one of that name, which may not be overwritten, or no folder.
-    """
+def require_new_file(path: Path, force: bool) -> None:
+    """Checks that a file can be written, before any work is done."""
     if path.exists() and not force:
         raise StoreError(f"{path} exists already. Choose another name, or overwrite with --force.")
     if not path.parent.is_dir():
@@ -190,11 +144,7 @@ def require_place(path: Path, force: bool) -> None:
 
 
 def write_picture(path: Path, content: bytes, force: bool) -> None:
-    """Writes a picture, and prints its path on stderr.
-
-    Raises:
-        StoreError: if it cannot be written.
-    """
+    """Writes a picture, and prints its path on stderr."""
     try:
         with path.open("wb" if force else "xb") as file:
             file.write(content)

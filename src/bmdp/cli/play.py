@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +18,8 @@ from bmdp.cli.options import (
     EnvSettings,
     RunPath,
     open_run,
-    require_place,
+    print_json,
+    require_new_file,
     write_picture,
 )
 from bmdp.envs import TwoWay
@@ -62,14 +62,17 @@ def play(  # noqa: PLR0913
         typer.echo(f"note: the episode ended before step {late}", err=True)
     rows = [_row(step, about.get("action_names")) for step in played.steps]
     transcript = played.picture if mode == "ansi" else None
-    (_print_json if as_json else _print_lines)(rows, transcript)
+    sums = {name: sum(row[name] for row in rows) for name in ("reward", "cost")}
+    if as_json:
+        print_json({"steps": rows, **sums, "transcript": transcript})
+    else:
+        _print_lines(rows, sums, transcript)
     if out is not None:
         is_film = out.suffix.lower() == ".svg"
         write_picture(out, _film(played, spec) if is_film else _png(played), force)
 
 
 def _row(step: Step, names: Sequence[str] | None) -> dict[str, Any]:
-    """What happened at one step, for the reader."""
     action = int(step.actions[0])
     return {
         "step": step.index,
@@ -101,7 +104,9 @@ def _move(text: str) -> tuple[int, float]:
     return step, moved
 
 
-def _print_lines(rows: Sequence[dict[str, Any]], transcript: str | None) -> None:
+def _print_lines(
+    rows: Sequence[dict[str, Any]], sums: dict[str, float], transcript: str | None
+) -> None:
     width = max(6, *(len(row["name"]) for row in rows))
     typer.echo(f"step  {'action':<{width}}  {'reward':>8}  {'cost':>8}  {'budget':>8}  status")
     for row in rows:
@@ -109,16 +114,9 @@ def _print_lines(rows: Sequence[dict[str, Any]], transcript: str | None) -> None
             f"{row['step']:>4}  {row['name']:<{width}}  {row['reward']:>8.4g}  "
             f"{row['cost']:>8.4g}  {row['budget']:>8.4g}  {row['status']}"
         )
-    reward, cost = (sum(row[name] for row in rows) for name in ("reward", "cost"))
-    typer.echo(f"{'sum':>4}  {'':<{width}}  {reward:>8.4g}  {cost:>8.4g}")
+    typer.echo(f"{'sum':>4}  {'':<{width}}  {sums['reward']:>8.4g}  {sums['cost']:>8.4g}")
     if transcript:
         typer.echo(f"\n{transcript}")
-
-
-def _print_json(rows: Sequence[dict[str, Any]], transcript: str | None) -> None:
-    sums = {name: sum(row[name] for row in rows) for name in ("reward", "cost")}
-    found = {"steps": rows, **sums, "transcript": transcript}
-    typer.echo(json.dumps(found, indent=2, allow_nan=False))
 
 
 def _check_picture(path: Path, force: bool, spec: EnvSpec, modes: Sequence[str]) -> None:
@@ -130,11 +128,10 @@ def _check_picture(path: Path, force: bool, spec: EnvSpec, modes: Sequence[str])
         raise ConfigError(f"{spec.id} has no film, only two-way has: --out must end in .png.")
     if suffix == ".png" and "rgb_array" not in modes:
         raise ConfigError(f"{spec.id} has no picture: leave --out away.")
-    require_place(path, force)
+    require_new_file(path, force)
 
 
 def _film(played: Episode, spec: EnvSpec) -> bytes:
-    """The drive, frame by frame."""
     task, frames = TwoWay(**spec.kwargs), played.states[:1]
     for state, step in zip(played.states[:-1], played.steps, strict=True):
         frames += task.frames(state, step.actions)

@@ -1,4 +1,4 @@
-"""How far some work is, on stderr: bars on a terminal, now and then a line elsewhere.
+"""Progress of some work, on stderr: bars on a terminal, now and then a line elsewhere.
 
 Verbs hand `Progress.update` to library functions, which call it with what is done and what there is
 to do. Work of less than two seconds shows nothing. The time left is estimated by the share that was
@@ -12,13 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
-from rich.text import Text
 
 SILENCE = 2.0
 """Seconds of work of which nothing is shown."""
@@ -26,6 +24,7 @@ SILENCE = 2.0
 BEAT = 0.5
 """Seconds between two looks at the clock."""
 
+_TEXTS = ("description", "fields[told]")  # of a bar
 _GROWTH, _LONGEST = 0.5, 600.0  # until the next line: half of the time gone, 10 minutes at most
 
 
@@ -49,7 +48,7 @@ class _Work:
     def left(self, now: float) -> float | None:
         """Seconds that the rest will take at the pace so far, once a part of it is done."""
         share = self.share
-        if share is None or share <= self.before:
+        if share is None or not self.before < share < 1:
             return None
         pace = (self.since - self.begin) / (share - self.before)
         return max(pace * (1 - share) - (now - self.since), 0.0)
@@ -92,13 +91,7 @@ class Progress:
         threading.Thread(target=self._watch, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Takes the bars away; where lines were shown, one says that it is over."""
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._over.set()
         with self._lock:
             if self._bars is not None:
@@ -133,7 +126,7 @@ class Progress:
         self._console.print(text, highlight=False, markup=False)
 
     def line(self) -> str:
-        """How far it is, in a line."""
+        """Share done, time gone and time left, in a line."""
         work = self._works[""] if self._works[""].total else self._last
         return f"{f'{self.title} {work.name}'.rstrip()}: {self._status(work)}"
 
@@ -170,31 +163,22 @@ class Progress:
     def _draw(self) -> None:
         """Brings the bars up to date; those of names that are done go away."""
         if self._bars is None:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), _Status(self))
+            texts = [TextColumn(f"{{task.{name}}}", markup=False) for name in _TEXTS]
+            columns = (texts[0], BarColumn(bar_width=20), texts[1])
             self._bars = Bars(*columns, console=self._console, transient=True)
             self._bars.start()
         for work in self._works.values():
             if not work.name and work.total is None and len(self._works) > 1:
                 continue
             if work.bar is None:
-                title = work.name or self.title
-                work.bar = self._bars.add_task(title, total=None, work=work)
-            is_over = bool(work.name) and work.share == 1.0
-            self._bars.update(work.bar, completed=work.done, total=work.total, visible=not is_over)
-
-
-class _Status(ProgressColumn):
-    """Numbers beside a bar, which change as time goes by."""
-
-    max_refresh = 0.5
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        super().__init__()
-
-    def render(self, task: Task) -> Text:
-        """Numbers of a bar."""
-        return Text(self._progress._status(task.fields["work"]))
+                work.bar = self._bars.add_task(work.name or self.title, total=None, told="")
+            self._bars.update(
+                work.bar,
+                completed=work.done,
+                total=work.total,
+                visible=not work.name or work.share != 1.0,
+                told=self._status(work),
+            )
 
 
 def clock(seconds: float) -> str:

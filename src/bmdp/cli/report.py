@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bmdp.cli.options import AsJson, EnvName, EnvSettings, print_columns
+from bmdp.cli.options import AsJson, EnvName, EnvSettings, Seed, print_columns, print_json
 from bmdp.cli.progress import Progress
 from bmdp.errors import ConfigError, StoreError
 
@@ -47,7 +46,7 @@ def report(  # noqa: PLR0913
     no_play: Annotated[
         bool, typer.Option("--no-play", help="Play none: tell forecasts alone.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the episodes.")] = 0,
+    seed: Seed = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an earlier report in DIR.")
     ] = False,
@@ -69,20 +68,16 @@ def report(  # noqa: PLR0913
     sections = [_section(path, name, play) for path, name in zip(found, anchors, strict=True)]
     name = target.resolve().parent.name if out is None else out.resolve().name
     title = sections[0].title if len(sections) == 1 else f"Report: {name}"
-    written = write_report(sections, target, title=title, plugins=PLUGINS, force=force)
+    with Progress("writing the page"):
+        written = write_report(sections, target, title=title, plugins=PLUGINS, force=force)
     for note in written.notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:
-        fields = {
-            "page": str(written.page),
-            "figures": written.figures,
-            "tables": written.tables,
-            "answers": {section.anchor: section.answer for section in written.sections},
-            "notes": list(written.notes),
-        }
-        typer.echo(json.dumps(fields, indent=2))
+        fields = {"page": str(written.page), "figures": written.figures, "tables": written.tables}
+        answers = {section.anchor: section.answer for section in sections}
+        print_json({**fields, "answers": answers, "notes": written.notes})
         return
-    for section in written.sections:
+    for section in sections:
         _print_section(section)
     typer.echo(f"page: {written.page}")
     typer.echo(f"{written.figures} figures and {written.tables} tables beside it")
@@ -91,7 +86,7 @@ def report(  # noqa: PLR0913
 def _told_of(folder: Path) -> list[Path]:
     """The run, policy or experiment that a folder is, or all that it holds."""
     from bmdp.paper.results import is_experiment
-    from bmdp.report.measured import is_run
+    from bmdp.report.opened import is_run
 
     if not folder.is_dir():
         there = "is a file" if folder.exists() else "is not there"
@@ -112,9 +107,9 @@ def _section(folder: Path, anchor: str, play: dict[str, Any]) -> Section:
     from bmdp.paper.results import experiment_section, is_experiment
     from bmdp.report.run import run_section
 
-    if is_experiment(folder):
-        return experiment_section(folder, anchor)
-    with Progress(f"playing {folder.name}", unit="episodes") as progress:
+    with Progress(f"report of {folder.resolve().name}", unit="episodes") as progress:
+        if is_experiment(folder):
+            return experiment_section(folder, anchor)
         return run_section(folder, anchor=anchor, progress=progress.update, **play)
 
 
@@ -123,7 +118,8 @@ def _print_section(section: Section) -> None:
     typer.echo(f"{section.title}\n{section.answer}")
     table = next((table for table in section.tables if "asked" in table.heads), None)
     if table is not None:
-        places = {
-            table.heads.index(name): told for name, told in COLUMNS.items() if name in table.heads
-        }
+        names = {name: told for name, told in COLUMNS.items() if name in table.heads}
+        if "reward" not in names and "forecast reward" in table.heads:  # it was not played
+            names["forecast reward"] = "forecast reward"
+        places = {table.heads.index(name): told for name, told in names.items()}
         print_columns({told: [row[i] for row in table.rows] for i, told in places.items()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from bmdp.cli.options import INTERRUPTED, AsJson, parse_seeds
+from bmdp.cli.options import INTERRUPTED, AsJson, parse_seeds, print_json
 from bmdp.cli.progress import Progress
 from bmdp.cli.tensorboard import Board
 
@@ -107,7 +106,7 @@ def run(  # noqa: PLR0913
             "failed": [{"task": f.task, "error": f.message} for f in failures],
             "seconds": round(time.monotonic() - begin, 3),
         }
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
     elif not failures:
         typer.echo(f"folder: {out}")
         typer.echo(f"report: {shlex.join(['bmdp', 'report', str(out)])}")

@@ -18,7 +18,7 @@ from bmdp.cli.options import (
     parse_budgets,
     print_columns,
     print_json,
-    require_place,
+    require_new_file,
     write_picture,
 )
 from bmdp.cli.progress import Progress
@@ -33,18 +33,14 @@ from bmdp.exact import (
     solve_cmdp,
     textbook,
 )
-from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture
+from bmdp.frontier import Frontier, Mixture, hull_mixture
 
 PICTURES = (".png", ".svg", ".pdf")
-COLOURS = {
-    BudgetStatus.INFEASIBLE: "red",
-    BudgetStatus.TIGHT: "green",
-    BudgetStatus.SLACK: "yellow",
-}
+COLOURS = {"INFEASIBLE": "red", "TIGHT": "green", "SLACK": "yellow"}
 
 
 class Method(StrEnum):
-    """How to solve."""
+    """Solvers of a known model."""
 
     BVI = "bvi"
     OPTIMAL = "optimal"
@@ -54,12 +50,12 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What budgets buy, and how it was found."""
+    """Mixtures that budgets buy, and how they were found."""
 
     bought: dict[float, Mixture | CMDPSolution]  # by budget
     frontier: Frontier | None = None
     converged: bool | None = None  # None where the method does not iterate
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
 
 def solve(  # noqa: PLR0913
@@ -107,23 +103,30 @@ def solve(  # noqa: PLR0913
     if plot is not None:
         if plot.suffix.lower() not in PICTURES:
             raise ConfigError(f"--plot must end in {' or '.join(PICTURES)}; got '{plot}'.")
-        require_place(plot, force)
+        require_new_file(plot, force)
     budgets = parse_budgets(budget or ())
-    if model is not None:
-        known, own_start = FiniteBMDP.load(model), 0
-    else:
-        problem = textbook.problem(str(textbook_name))
-        known, own_start = problem.model, problem.start
+    problem = textbook.problem(textbook_name) if textbook_name is not None else None
+    known = problem.model if problem else FiniteBMDP.load(model or "")
+    own_start = problem.start if problem else 0
     first = own_start if start is None else start
     known.start_distribution(first)  # before any work: is it a state?
     with Progress("solving", unit="budgets" if method is Method.LP else "") as progress:
         answer = _answer(method, known, first, budgets, grid, progress.update)
     for note in answer.notes:
         typer.echo(f"{method}: {note}", err=True)
+    rows: list[dict[str, Any]] = [
+        {"budget": beta, "reward": bought.reward, "cost": bought.cost, "status": bought.status.name}
+        | ({"multiplier": bought.multiplier} if isinstance(bought, CMDPSolution) else {})
+        for beta, bought in answer.bought.items()
+    ]
     if as_json:
-        _print_json(method, known, first, answer)
+        _print_json(method, known, first, answer, rows)
     else:
-        _print_table(method, answer)
+        columns: dict[str, list[Any]] = {
+            name: [f"{row[name]:.6g}" for row in rows] for name in rows[0] if name != "status"
+        }
+        columns["status"] = [Text(row["status"], COLOURS[row["status"]]) for row in rows]
+        print_columns({name: columns[name] for name in rows[0]}, left=("status",))
     if plot is not None:
         _draw(answer, plot, force)
 
@@ -152,25 +155,23 @@ def _answer(
     if method is Method.OPTIMAL:
         frontier = optimal_frontier(model, start=start)
         return Answer(_mixtures(frontier, budgets), frontier)
+    solution: Any
     if method is Method.ALLOCATION:
-        allocation = allocate_budgets(model, progress=show)
-        frontier, notes = allocation.frontier(start), (_verdict(allocation),)
-        is_done = allocation.converged
-        return Answer(_mixtures(frontier, budgets), frontier, is_done, () if is_done else notes)
-    low, high = cost_range(model)
-    beta_grid = np.unique(np.linspace(low, high, n_grid))  # one budget if low is high
-    solution = budgeted_value_iteration(model, beta_grid, progress=show)
-    frontier = solution.frontier(start)
-    bought = _mixtures(frontier, budgets or _from_end_to_end(frontier))
-    limit = "the paper's operator can stay below the optimum; compare --method optimal"
-    return Answer(bought, frontier, solution.converged, (_verdict(solution), limit))
-
-
-def _verdict(solution: Any) -> str:
-    return (
+        solution = allocate_budgets(model, progress=show)
+    else:
+        # Where all costs are equal, the grid has one budget.
+        beta_grid = np.unique(np.linspace(*cost_range(model), n_grid))
+        solution = budgeted_value_iteration(model, beta_grid, progress=show)
+    frontier, is_bvi = solution.frontier(start), method is Method.BVI
+    if is_bvi and not budgets:
+        budgets = _from_end_to_end(frontier)
+    notes = [
         f"{'converged' if solution.converged else 'NOT converged'} after "
-        f"{len(solution.residuals)} iterations, last residual {solution.residuals[-1]:.3g}"
-    )
+        f"{len(solution.residuals)} iterations, last residual {solution.residuals[-1]:.3g}",
+        "the paper's operator can stay below the optimum; compare --method optimal",
+    ]
+    shown = notes[: 2 if is_bvi else 0 if solution.converged else 1]
+    return Answer(_mixtures(frontier, budgets), frontier, solution.converged, shown)
 
 
 def _from_end_to_end(frontier: Frontier) -> list[float]:
@@ -184,23 +185,9 @@ def _mixtures(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Mixtu
     return {beta: hull_mixture(frontier, beta) for beta in budgets or frontier.costs.tolist()}
 
 
-def _print_table(method: Method, answer: Answer) -> None:
-    all_bought = answer.bought.values()
-    numbers = {"budget": [*answer.bought]}
-    numbers |= {name: [getattr(b, name) for b in all_bought] for name in ("reward", "cost")}
-    columns: dict[str, list[Any]] = {n: [f"{v:.6g}" for v in vs] for n, vs in numbers.items()}
-    columns["status"] = [Text(b.status.name, COLOURS[b.status]) for b in all_bought]
-    if method is Method.LP:
-        columns["multiplier"] = [f"{getattr(b, 'multiplier', 0.0):.6g}" for b in all_bought]
-    print_columns(columns, left=("status",))
-
-
-def _print_json(method: Method, model: FiniteBMDP, start: int, answer: Answer) -> None:
-    rows = []
-    for beta, bought in answer.bought.items():
-        row = {"budget": beta, "reward": bought.reward, "cost": bought.cost}
-        price = {"multiplier": bought.multiplier} if isinstance(bought, CMDPSolution) else {}
-        rows.append({**row, "status": bought.status.name, **price})
+def _print_json(
+    method: Method, model: FiniteBMDP, start: int, answer: Answer, rows: list[dict[str, Any]]
+) -> None:
     fields: dict[str, Any] = {
         "method": method.value,
         "start": start,

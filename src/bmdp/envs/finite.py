@@ -28,7 +28,7 @@ from bmdp.exact.multiplier import cost_range
 
 
 class FiniteState(NamedTuple):
-    """Where episodes are."""
+    """State and step of each episode."""
 
     number: IntArray  # [N], state of the model
     time: IntArray  # [N], steps made

@@ -112,12 +112,12 @@ class FiniteBMDP:
 
     @property
     def n_states(self) -> int:
-        """S."""
+        """Number of states, S."""
         return int(self.reward.shape[0])
 
     @property
     def n_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return int(self.reward.shape[1])
 
     @property

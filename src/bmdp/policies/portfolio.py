@@ -286,7 +286,7 @@ class Certificate:
 
     @property
     def n_members(self) -> int:
-        """K."""
+        """Number of members, K."""
         return len(self.cost_high)
 
     @property

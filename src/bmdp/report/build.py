@@ -37,21 +37,12 @@ _FEWER = (16, 8, 4, 2, 1)  # episodes of a round or a budget, if a page is too l
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was written.
-
-    Args:
-        page: its page.
-        figures: number of figures and animations.
-        tables: number of tables.
-        sections: what it says.
-        notes: what is missing, a sentence each.
-    """
+    """A report that was written."""
 
     page: Path
-    figures: int
+    figures: int  # and animations
     tables: int
-    sections: tuple[Section, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what is missing, a sentence each
 
 
 def write_report(
@@ -98,7 +89,6 @@ def write_report(
         target / _PAGE,
         sum(len(section.pictures) + len(section.animations) for section in sections),
         sum(len(section.tables) for section in sections),
-        tuple(sections),
         (*notes, *dropped),
     )
 
@@ -123,29 +113,25 @@ def anchors_of(names: Sequence[str]) -> list[str]:
 
 def _with_animations(section: Section) -> Section:
     """A section whose facts say which animations are beside the page."""
-    if not section.animations:
-        return section
-    listed = ", ".join(f"figures/{a.name}.gif ({a.title})" for a in section.animations)
-    return replace(section, facts={**section.facts, "Animations": listed})
+    files = ", ".join(f"figures/{a.name}.gif ({a.title})" for a in section.animations)
+    return replace(section, facts={**section.facts, "Animations": files}) if files else section
 
 
 def _page_of(
     title: str, sections: Sequence[Section], plugins: Sequence[Plugin], made: str
 ) -> tuple[str, list[str]]:
     """The page, with fewer episodes to look at if it would be too large."""
-    text, notes = page(title, sections, made=made, plugins=plugins), list[str]()
-    for most in _FEWER:
+    shown, notes = sections, list[str]()
+    for most in (*_FEWER, 0):
+        text = page(title, shown, made=made, plugins=plugins)
         if len(text.encode()) < MOST_BYTES:
             return text, notes
         notes = [f"For its size, the page shows {most} episodes of a round or budget at most."]
-        fewer = [_thinned(section, most, notes[0]) for section in sections]
-        text = page(title, fewer, made=made, plugins=plugins)
-    if len(text.encode()) >= MOST_BYTES:
-        raise StoreError(
-            f"the page {title!r} would have {len(text.encode()) / 1e6:.1f} MB, more than "
-            f"{MOST_BYTES / 1e6:g}: make a report of fewer folders."
-        )
-    return text, notes
+        shown = [_thinned(section, most, notes[0]) for section in sections]
+    raise StoreError(
+        f"the page {title!r} would have {len(text.encode()) / 1e6:.1f} MB, more than "
+        f"{MOST_BYTES / 1e6:g}: make a report of fewer folders."
+    )
 
 
 def _thinned(section: Section, most: int, note: str) -> Section:
@@ -153,7 +139,7 @@ def _thinned(section: Section, most: int, note: str) -> Section:
     if not section.dials and not section.films:
         return section
     dials = [
-        {**dial, "episodes": [episodes[:most] for episodes in dial.get("episodes", ())]}
+        {**dial, "episodes": [episodes[:most] for episodes in dial["episodes"]]}
         if "episodes" in dial
         else dial
         for dial in section.dials
@@ -197,17 +183,13 @@ def require_place(target: Path, *, force: bool) -> None:
 
 def _is_report(folder: Path) -> bool:
     """Whether a folder has nothing in it but what reports are made of."""
-    if not folder.is_dir():
-        return False
-    for path in folder.iterdir():
-        if path.name == _PAGE and path.is_file():
-            continue
-        suffixes = _SUFFIXES.get(path.name)
-        if suffixes is None or not path.is_dir() or path.is_symlink():
-            return False
-        if any(inner.suffix not in suffixes or not inner.is_file() for inner in path.iterdir()):
-            return False
-    return True
+
+    def is_ours(path: Path) -> bool:
+        if path.name not in _SUFFIXES or path.is_symlink() or not path.is_dir():
+            return path.name == _PAGE and path.is_file()
+        return all(p.suffix in _SUFFIXES[path.name] and p.is_file() for p in path.iterdir())
+
+    return folder.is_dir() and all(is_ours(path) for path in folder.iterdir())
 
 
 def _made(sections: Sequence[Section]) -> str:

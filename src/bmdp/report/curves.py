@@ -35,7 +35,7 @@ _NAME = np.array([0.07, 0.04])  # size of a name, as a share of the axes
 
 @dataclass(frozen=True)
 class Style:
-    """How a curve is drawn: what is ours is filled, what was published is hollow."""
+    """The look of a curve: what is ours is filled, what was published is hollow."""
 
     colour: str
     marker: str
@@ -51,17 +51,11 @@ FIRST_PUBLISHED, SECOND_PUBLISHED = Style(SKY, "^", False), Style(ORANGE, "v", F
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A curve and its style.
-
-    Args:
-        curve: to be drawn.
-        style: how.
-        names: written beside its points, `[M]`, if any.
-    """
+    """A curve and its style."""
 
     curve: Curve
     style: Style
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # [M], written beside its points
 
 
 def trade_off_figure(
@@ -93,14 +87,13 @@ def trade_off_figure(
         axes.plot(frontier.costs, frontier.rewards, color=BLACK, linewidth=1.6, label=named)
         ends = frontier.rewards - reward_error, frontier.rewards + reward_error
         axes.fill_between(frontier.costs, *ends, color=BLACK, alpha=0.15, linewidth=0)
-    xs = [one.curve.cost.mean for one in drawn]
-    ys = [one.curve.reward.mean for one in drawn]
-    if frontier is not None:
-        xs, ys = [*xs, frontier.costs], [*ys, frontier.rewards]
-    axes.set_xlim(*_limits(xs))
-    axes.set_ylim(*_limits(ys))
+    beside = [frontier] if frontier is not None else []
+    axes.set_xlim(*_limits([one.curve.cost.mean for one in drawn] + [f.costs for f in beside]))
+    axes.set_ylim(*_limits([one.curve.reward.mean for one in drawn] + [f.rewards for f in beside]))
     for one in reversed(drawn):
-        _draw_points(axes, one, has_boxes)
+        for i in range(len(one.curve.settings) if has_boxes else 0):
+            _draw_box(axes, one.curve, i, one.style)
+        _draw_line(axes, one, one.curve.cost.mean, one.curve.reward.mean)
     for one in drawn:
         _draw_names(axes, one)
     _legend(figure, axes)
@@ -135,12 +128,7 @@ def asked_figure(drawn: Sequence[Drawn], ends: tuple[float, float] | None = None
 
 
 def rounds_figure(rewards: Mapping[int, FloatArray], costs: Mapping[int, FloatArray]) -> Figure:
-    """Returns what episodes of exploration earned and paid, round by round.
-
-    Args:
-        rewards: mean of each round, by seed.
-        costs: likewise.
-    """
+    """Returns mean rewards and costs of episodes of exploration, by seed, round by round."""
     figure = new_figure(height=3.2)
     for axes, by_seed, name in zip(
         figure.subplots(1, 2), (rewards, costs), ("reward", "cost"), strict=True
@@ -162,18 +150,10 @@ def leaving(drawn: Sequence[Drawn], figure: Figure) -> int:
     """Returns how many boxes of `trade_off_figure` leave its axes."""
     (left, right), (low, high) = figure.axes[0].get_xlim(), figure.axes[0].get_ylim()
     outside = 0
-    for curve in (one.curve for one in drawn):
-        is_out = (curve.cost.low < left) | (curve.cost.high > right)
-        is_out |= (curve.reward.low < low) | (curve.reward.high > high)
-        outside += int(is_out.sum())
+    for cost, reward in ((one.curve.cost, one.curve.reward) for one in drawn):
+        is_out = (cost.low < left) | (cost.high > right)
+        outside += int((is_out | (reward.low < low) | (reward.high > high)).sum())
     return outside
-
-
-def _draw_points(axes: Axes, drawn: Drawn, has_boxes: bool) -> None:
-    curve = drawn.curve
-    for i in range(len(curve.settings) if has_boxes else 0):
-        _draw_box(axes, curve, i, drawn.style)
-    _draw_line(axes, drawn, curve.cost.mean, curve.reward.mean)
 
 
 def _draw_names(axes: Axes, drawn: Drawn) -> None:

@@ -1,4 +1,4 @@
-"""What a policy expects and does at each budget of its dial, at states that are typical.
+"""A dial as data: expectations at typical states, and actions, at each budget.
 
 *Views* are what a policy expects at a state: its frontier, and which vertices it mixes at each
 budget. *Shares* say how often it takes each action: counted while it is played, or by asking it at
@@ -15,17 +15,15 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import FloatArray, IntArray
 from bmdp.evaluation import Evaluation, evaluate
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, mixtures_at, upper_frontier
 from bmdp.policies import CalibratedPolicy, HullPolicy, MultiplierPolicy, Portfolio, PriceDial
 from bmdp.policies.hull import HullRule, augmented_actions
-from bmdp.policies.policy import BudgetedPolicy, Decisions, Policy, Randomness, Tracker
+from bmdp.policies.policy import BudgetedPolicy, Decisions, Randomness, Tracker
 from bmdp.randomness import named_generator
 from bmdp.report.figures import Hull, Shares
 from bmdp.report.section import Data
-
-Progress = Callable[[int, int], None]
 
 N_BUDGETS = 11
 N_PLACES = 4  # states that stand for the data, besides the first one
@@ -54,7 +52,7 @@ class Place(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a policy expects at a place."""
+    """The frontier that a policy expects at a place, and its mixtures there."""
 
     frontier: Frontier
     labels: Sequence[str]  # of vertices; none if they have no names
@@ -62,7 +60,7 @@ class View(NamedTuple):
 
 
 class Play(NamedTuple):
-    """What happened when a policy was played."""
+    """A policy that was played: what came of it, and what it did and met."""
 
     evaluation: Evaluation
     shares: Shares
@@ -84,7 +82,7 @@ def typical_places(rows: Rows) -> list[Place]:
     flat = rows.states.reshape(len(rows.states), -1).astype(np.float64)
     first, how = _central(flat, rows.starts)
     found = {flat[first].tobytes(): (first, f"first state, {how}")}
-    chosen = np.unique(np.linspace(0, len(flat) - 1, _MOST_ROWS).astype(np.int64))
+    chosen = _spread(len(flat), _MOST_ROWS)
     deviations = flat[chosen].std(axis=0)
     scaled = (flat[chosen] - flat[chosen].mean(axis=0)) / np.where(deviations > 0, deviations, 1)
     n_groups = min(N_PLACES, len(np.unique(scaled, axis=0)))
@@ -101,10 +99,14 @@ def typical_places(rows: Rows) -> list[Place]:
     ]
 
 
+def _spread(n: int, most: int) -> IntArray:
+    """Some numbers from 0 to n - 1, from end to end."""
+    return np.unique(np.linspace(0, n - 1, most).astype(np.int64))
+
+
 def _central(flat: FloatArray, starts: IntArray) -> tuple[int, str]:
     """A row among those that begin, and why it was chosen."""
-    found = np.unique(flat[starts], axis=0, return_inverse=True, return_counts=True)
-    _, which, counts = found
+    _, which, counts = np.unique(flat[starts], axis=0, return_inverse=True, return_counts=True)
     if counts.max() > 1:
         return int(starts[int((which.ravel() == counts.argmax()).argmax())]), "the most common one"
     distance = ((flat[starts] - flat[starts].mean(axis=0)) ** 2).sum(axis=1)
@@ -120,12 +122,12 @@ def _numbers(state: FloatArray, names: Sequence[str] | None = None) -> str:
     'speed 0.25, gap 1'
     """
     shown = [f"{x:.3g}" for x in state[:5]]
-    more = ["…"] if len(state) > 5 else []
     if names is not None:
-        told = [f"{name} {text}" for name, text in zip(names, shown, strict=False)]
-        return ", ".join([*told, *more])
-    listed = [*shown, *more]
-    return f"state {listed[0]}" if len(state) == 1 else f"state ({', '.join(listed)})"
+        shown = [f"{name} {text}" for name, text in zip(names, shown, strict=False)]
+    listed = ", ".join([*shown, "…"] if len(state) > 5 else shown)
+    if names is not None:
+        return listed
+    return f"state {listed}" if len(state) == 1 else f"state ({listed})"
 
 
 # What a policy expects
@@ -138,56 +140,61 @@ def first_form(policy: Any, step: int = 0) -> Any:
     return policy.at_step(step) if isinstance(policy, HullPolicy) else policy
 
 
+class _Choices(NamedTuple):
+    """The points between which a policy chooses at `N` states."""
+
+    costs: FloatArray  # [N, K]
+    rewards: FloatArray  # [N, K]
+    budgets: FloatArray  # [N, B], to which it compares them
+    label: Callable[[int], str]  # of a point of the first state
+
+
+def _choices(
+    form: Any, states: NDArray[Any], step: int, budgets: FloatArray, names: Sequence[str] = ()
+) -> _Choices | None:
+    if isinstance(form, HullPolicy):
+        points, n = form.points(states), len(form.beta_grid)
+        label = lambda k: f"{names[k // n]}, then budget {form.beta_grid[k % n]:.3g}"  # noqa: E731
+        return _Choices(points.costs, points.rewards, points.raised(budgets), label)
+    if isinstance(form, MultiplierPolicy):
+        priced, prices = form.dial.at_step(step).points(states), form.dial.prices
+        label = lambda k: f"{names[priced.actions[0, k]]}, {_price(prices[k])}"  # noqa: E731
+        asked = np.broadcast_to(budgets, (len(states), len(budgets)))
+        return _Choices(priced.costs, priced.rewards, asked, label)
+    return None
+
+
 def view_of(policy: Any, place: Place, budgets: FloatArray, names: Sequence[str]) -> View | None:
     """Returns what a policy expects at a place; None if it does not say."""
-    form = first_form(policy, place.step)
-    if isinstance(form, HullPolicy):
-        points = form.points(place.state[None])
-        frontier = upper_frontier(points.costs[0], points.rewards[0])
-        assert frontier.index is not None
-        vertices = zip(*augmented_actions(frontier.index, form.beta_grid), strict=True)
-        labels = [f"{names[a]}, then budget {b:.3g}" for a, b in vertices]
-        return _view(frontier, labels, points.raised(budgets)[0])
-    if isinstance(form, MultiplierPolicy):
-        priced = form.dial.at_step(place.step).points(place.state[None])
-        frontier = upper_frontier(priced.costs[0], priced.rewards[0])
-        assert frontier.index is not None
-        labels = [
-            f"{names[priced.actions[0, k]]}, {_price(form.dial.prices[k])}" for k in frontier.index
-        ]
-        return _view(frontier, labels, budgets)
-    if isinstance(form, Portfolio):
-        if not form.mixes:
-            return None
-        assert form.curve.index is not None
-        return _view(form.curve, [_member(form, k) for k in form.curve.index], budgets)
-    if hasattr(form, "frontier") and not isinstance(form, PriceDial):
-        state = place.state if np.ndim(place.state) else place.state.item()
-        return _view(form.frontier(state), [], budgets)
-    return None
+    form, labels, asked = first_form(policy, place.step), list[str](), budgets
+    found = _choices(form, place.state[None], place.step, budgets, names)
+    if found is not None:
+        frontier, asked = upper_frontier(found.costs[0], found.rewards[0]), found.budgets[0]
+        labels = [found.label(int(k)) for k in _indices(frontier)]
+    elif isinstance(form, Portfolio) and form.mixes:
+        frontier = form.curve
+        labels = [_member(form, k) for k in _indices(frontier)]
+    elif hasattr(form, "frontier") and not isinstance(form, PriceDial):
+        frontier = form.frontier(place.state if np.ndim(place.state) else place.state.item())
+    else:
+        return None
+    return View(frontier, labels, [hull_mixture(frontier, float(b)) for b in asked])
 
 
 def believed(policy: Any, states: NDArray[Any], budgets: FloatArray) -> FloatArray | None:
     """Returns mean costs and rewards `[2, B]` that a policy expects from first states."""
-    some = states[np.unique(np.linspace(0, len(states) - 1, _MOST_STARTS).astype(np.int64))]
-    form = first_form(policy)
-    if isinstance(form, HullPolicy):
-        points = form.points(some)
-        found = mixtures_at(points.costs, points.rewards, points.raised(budgets))
-    elif isinstance(form, MultiplierPolicy):
-        priced = form.dial.at_step(0).points(some)
-        found = mixtures_at(priced.costs, priced.rewards, budgets)
-    elif isinstance(form, Portfolio):
-        chosen = form.mixtures(budgets)
-        costs, rewards = form.costs, form.rewards
-        if isinstance(policy, CalibratedPolicy):  # its costs are upper bounds
-            costs, rewards = policy.certificate.cost_mean, policy.certificate.reward_mean
-        p = chosen.p_upper
-        mixed = [(1 - p) * v[chosen.lower] + p * v[chosen.upper] for v in (costs, rewards)]
-        return np.stack(mixed)
-    else:
+    form, some = first_form(policy), states[_spread(len(states), _MOST_STARTS)]
+    found = _choices(form, some, 0, budgets)
+    if found is not None:
+        mixed = mixtures_at(found.costs, found.rewards, found.budgets)
+        return np.stack([mixed.cost.mean(axis=0), mixed.reward.mean(axis=0)])
+    if not isinstance(form, Portfolio):
         return None
-    return np.stack([found.cost.mean(axis=0), found.reward.mean(axis=0)])
+    chosen, means = form.mixtures(budgets), (form.costs, form.rewards)
+    if isinstance(policy, CalibratedPolicy):  # its costs are upper bounds
+        means = policy.certificate.cost_mean, policy.certificate.reward_mean
+    p = chosen.p_upper
+    return np.stack([(1 - p) * v[chosen.lower] + p * v[chosen.upper] for v in means])
 
 
 def hull_of(policy: Any, place: Place, budget: float, names: Sequence[str]) -> Hull | None:
@@ -244,8 +251,9 @@ def choice_words(policy: Any) -> str:
     return ""
 
 
-def _view(frontier: Frontier, labels: Sequence[str], budgets: FloatArray) -> View:
-    return View(frontier, labels, [hull_mixture(frontier, float(b)) for b in budgets])
+def _indices(frontier: Frontier) -> IntArray:
+    assert frontier.index is not None
+    return frontier.index
 
 
 def _price(price: float) -> str:
@@ -263,70 +271,52 @@ def _member(portfolio: Portfolio, k: int) -> str:
 # What a policy does
 
 
-class _Watched(Policy):
-    """A policy whose decisions are counted while it is played."""
+class _Watched:
+    """A policy whose decisions are counted while it is played, at one budget at a time."""
 
     def __init__(self, policy: BudgetedPolicy, budgets: FloatArray, n_actions: int) -> None:
-        self.policy, self.budgets, self.n_actions = policy, budgets, n_actions
+        self.policy, self.budget_range = policy, policy.budget_range
+        self.budgets, self.n_actions = budgets, n_actions
         self.counts: list[IntArray] = []  # of each step, [B, A]
         self.statuses = np.zeros((len(budgets), len(BudgetStatus)), np.int64)
         self.seen: list[tuple[int, NDArray[Any]]] = []  # steps, and states at them
         self.n_seen = 0
 
-    @property
-    def budget_range(self) -> tuple[float, float]:
-        return self.policy.budget_range
+    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Any:
+        which = int(np.abs(self.budgets - np.ravel(budgets)[0]).argmin())
+        return _WatchedTracker(self.policy.start(states, budgets, rng), self, which)
 
-    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
-        inner = self.policy.start(states, budgets, rng)
-        asked = np.broadcast_to(np.asarray(budgets, np.float64), len(np.asarray(states)))
-        which = np.abs(asked[:, None] - self.budgets).argmin(axis=1)
-        return _WatchedTracker(inner, self, which)
-
-    def note(
-        self,
-        step: int,
-        going: BoolArray,
-        states: NDArray[Any],
-        decision: Decisions,
-        which: IntArray,
-    ) -> None:
-        """Counts the decisions of episodes that are going on, by the budgets they began with."""
-        actions, at = decision.action[going], which[going]
+    def note(self, step: int, which: int, states: NDArray[Any], decided: Decisions) -> None:
         if step == 0:
-            np.add.at(self.statuses, (at, decision.status[going]), 1)
+            self.statuses[which] += np.bincount(decided.status, minlength=len(BudgetStatus))
         if step == len(self.counts):
             self.counts.append(np.zeros((len(self.budgets), self.n_actions), np.int64))
-        np.add.at(self.counts[step], (at, actions), 1)
+        self.counts[step][which] += np.bincount(decided.action, minlength=self.n_actions)
         if self.n_seen < _MOST_ROWS:
-            self.seen.append((step, states[going]))
-            self.n_seen += len(actions)
+            self.seen.append((step, states))
+            self.n_seen += len(states)
 
 
 class _WatchedTracker:
     """Hands everything on, and takes note of decisions of episodes that are going on."""
 
-    def __init__(self, inner: Tracker, owner: _Watched, which: IntArray) -> None:
+    def __init__(self, inner: Tracker, owner: _Watched, which: int) -> None:
         self._inner, self._owner, self._which, self._step = inner, owner, which, 0
-        self._going: BoolArray = np.ones(len(which), np.bool_)
+        self._going: Any = slice(None)
 
-    @property
-    def budgets(self) -> FloatArray:
-        return self._inner.budgets
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def decide(self, states: ArrayLike) -> Decisions:
         decision, going = self._inner.decide(states), self._going
-        if going.any():
-            self._owner.note(self._step, going, np.asarray(states), decision, self._which)
+        decided = Decisions(*(values[going] for values in decision))
+        self._owner.note(self._step, self._which, np.asarray(states)[going], decided)
         self._step += 1
         return decision
 
     def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
         self._inner.observe(costs, next_states, ended)
-        self._going = self._going & ~np.broadcast_to(np.asarray(ended), self._going.shape)
-
-    def set_budget(self, budgets: ArrayLike) -> None:
-        self._inner.set_budget(budgets)
+        self._going = ~np.asarray(ended)
 
 
 def play(
@@ -337,7 +327,7 @@ def play(
     **how: Any,
 ) -> Play:
     """Plays a policy at each budget; `how` is as for `bmdp.evaluate`."""
-    watched = _Watched(policy, budgets, len(names))
+    watched: Any = _Watched(policy, budgets, len(names))
     found = evaluate(watched, spec, budgets=budgets, **how)
     counts = np.stack(watched.counts, axis=1)  # [B, T, A]
     status = [BudgetStatus(int(row.argmax())).name for row in watched.statuses]
@@ -354,11 +344,11 @@ def asked_shares(
     """Returns how often each action is taken if a policy is asked at states that were seen."""
     rng = named_generator(seed, "report/actions")
     steps, n_rows = np.unique(rows.steps, return_counts=True)
-    kept = np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).astype(np.int64))
+    kept = _spread(len(steps), MOST_STEPS)
     by_step = np.zeros((len(budgets), len(kept), len(names)))
     for t, step in enumerate(steps[kept]):
         here = np.flatnonzero(rows.steps == step)
-        here = here[np.unique(np.linspace(0, len(here) - 1, _ROWS_A_STEP).astype(np.int64))]
+        here = here[_spread(len(here), _ROWS_A_STEP)]
         for b, budget in enumerate(budgets):
             tracker: Any = policy.start(rows.states[here], float(budget), rng)
             if step and hasattr(tracker, "begin_at"):

@@ -1,4 +1,4 @@
-"""How pictures of a report look and are saved: colours, sizes, files that do not change by chance.
+"""The look of pictures, and their files: colours, sizes, and bytes that do not change by chance.
 
 Colours are those of Okabe and Ito, which people with any colour vision can tell apart; what is
 drawn differs by marker or line, too, so that it can be read in print.
@@ -57,12 +57,7 @@ def literal(text: str) -> str:
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """Returns a figure as SVG, which is the same whenever it is made.
-
-    Args:
-        figure: to be drawn.
-        name: identifiers inside are made from it, so that figures can share a page.
-    """
+    """Returns a figure as SVG, the same whenever it is made; identifiers inside have the name."""
     file = io.StringIO()
     with _any_letters(), matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})

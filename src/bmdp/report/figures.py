@@ -5,8 +5,10 @@ They are built without pyplot, so that no global state is touched and no screen 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,10 +22,12 @@ from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_f
 from bmdp.report.drawing import (
     BLACK,
     BLUE,
+    COST,
     GREEN,
     ORANGE,
     PURPLE,
     RED,
+    REWARD,
     SKY,
     literal,
     new_figure,
@@ -66,25 +70,36 @@ def frontier_figure(
     Paper: the picture that explains Algorithm 3.
     """
     frontier = upper_frontier(costs, rewards)
-    figure = Figure(figsize=(6, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _small_plane()
     axes.margins(0.12)  # room for the names
-    axes.set_xlabel("expected cost")
-    axes.set_ylabel("expected reward")
     axes.scatter(np.asarray(costs), np.asarray(rewards), color=POINTS, label="points")
     axes.plot(frontier.costs, frontier.rewards, "o-", color=FRONTIER, label="frontier")
     for label, x, y in zip(labels or (), *np.broadcast_arrays(costs, rewards), strict=False):
         axes.annotate(label, (x, y), xytext=(5, -12), textcoords="offset points", fontsize=8)
     if beta is not None:
-        mixture = hull_mixture(frontier, beta)
-        ends = [mixture.lower, mixture.upper]
-        axes.axvline(beta, color=CHOSEN, linestyle=":", linewidth=1, label=f"budget {beta:g}")
-        axes.plot(frontier.costs[ends], frontier.rewards[ends], color=CHOSEN, linewidth=2.5)
-        share = f", {mixture.p_upper:.0%} upper" if mixture.status is BudgetStatus.TIGHT else ""
-        name = f"mixture ({mixture.status.name.lower()}{share})"
-        axes.plot(mixture.cost, mixture.reward, "*", color=CHOSEN, markersize=16, label=name)
+        _draw_mixture(axes, frontier.costs, frontier.rewards, beta, hull_mixture(frontier, beta))
     axes.legend(loc="lower right", fontsize=8)
     return figure
+
+
+def _small_plane() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(COST)
+    axes.set_ylabel(REWARD)
+    return figure, axes
+
+
+def _draw_mixture(
+    axes: Axes, costs: FloatArray, rewards: FloatArray, beta: float, mixture: Mixture
+) -> None:
+    """A budget, the vertices that are mixed at it, and what the mixture costs and earns."""
+    ends = [mixture.lower, mixture.upper]
+    axes.axvline(beta, color=CHOSEN, linestyle=":", linewidth=1, label=f"budget {beta:g}")
+    axes.plot(costs[ends], rewards[ends], color=CHOSEN, linewidth=3, alpha=0.6, label="_mixed")
+    share = f", {mixture.p_upper:.0%} upper" if mixture.status is BudgetStatus.TIGHT else ""
+    name = f"mixture ({mixture.status.name.lower()}{share})"
+    axes.plot(mixture.cost, mixture.reward, "*", color=CHOSEN, markersize=15, label=name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,21 +146,7 @@ def hull_figure(hull: Hull) -> Figure:
             label=literal(name),
         )
     axes.plot(hull.vertex_costs, hull.vertex_rewards, ".-", color=BLACK, label="frontier")
-    mixture = hull.mixture
-    ends = [mixture.lower, mixture.upper]
-    axes.plot(
-        hull.vertex_costs[ends],
-        hull.vertex_rewards[ends],
-        color=CHOSEN,
-        linewidth=3,
-        alpha=0.6,
-        label="_mixed",
-    )
-    name = f"budget {hull.budget:g}"
-    axes.axvline(hull.budget, color=CHOSEN, linestyle=":", linewidth=1.2, label=name)
-    share = f", {mixture.p_upper:.0%} upper" if mixture.status is BudgetStatus.TIGHT else ""
-    name = f"mixture ({mixture.status.name.lower()}{share})"
-    axes.plot(mixture.cost, mixture.reward, "*", color=CHOSEN, markersize=15, label=name)
+    _draw_mixture(axes, hull.vertex_costs, hull.vertex_rewards, hull.budget, hull.mixture)
     axes.legend(loc="lower right", fontsize=8, framealpha=0.85)
     return figure
 
@@ -162,10 +163,7 @@ def curve_figure(
         frontier: what can be had from the start; None draws the budgets alone.
         outcomes: what each budget buys.
     """
-    figure = Figure(figsize=(6, 4.2), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel("expected cost")
-    axes.set_ylabel("expected reward")
+    figure, axes = _small_plane()
     if frontier is not None:
         axes.plot(frontier.costs, frontier.rewards, ".-", color=FRONTIER, label="frontier")
     for budget, bought in outcomes.items():
@@ -183,30 +181,17 @@ def curve_figure(
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """How often each of `A` actions is taken, at each of `B` budgets.
-
-    Args:
-        names: of the actions.
-        budgets: asked for.
-        by_budget: share of decisions.
-        steps: of an episode, if they are known.
-        by_step: share of episodes; what is missing to 1 has ended before.
-    """
+    """Shares of `A` actions, at each of `B` budgets and `T` steps."""
 
     names: Sequence[str]  # [A]
     budgets: FloatArray  # [B]
-    by_budget: FloatArray  # [B, A]
-    steps: FloatArray  # [T]
-    by_step: FloatArray  # [B, T, A]
+    by_budget: FloatArray  # [B, A], of decisions
+    steps: FloatArray  # [T], of an episode
+    by_step: FloatArray  # [B, T, A], of episodes; what is missing to 1 has ended before
 
 
 def shares_figure(shares: Shares, chosen: int) -> Figure:
-    """Returns how often actions are taken by budget, and by step at one budget, as stacked bars.
-
-    Args:
-        shares: of each action.
-        chosen: number of the budget whose steps are drawn.
-    """
+    """Returns how often actions are taken by budget, and by step at the chosen one, as bars."""
     has_steps = len(shares.steps) > 1
     figure = new_figure(height=3.6 if has_steps else 4.0)
     parts = figure.subplots(1, 2 if has_steps else 1, sharey=True, squeeze=False)[0]
@@ -241,54 +226,44 @@ def _stack(axes: Axes, xs: FloatArray, columns: FloatArray, names: Sequence[str]
         axes.set_xticks(xs)
 
 
-@dataclass(frozen=True, eq=False)
-class Learning:
-    """How `N` iterations of learning went, those of all rounds one after the other; NaN: unknown.
-
-    Args:
-        starts: number of the first iteration of each round.
-        error: squared error of the model before on the new targets.
-        loss: of the fit.
-        change: share of their mean by which values will still change.
-        reward: promised at the first states at the least and the largest budget.
-        cost: likewise.
-    """
-
-    starts: Sequence[int]
-    error: FloatArray  # [N]
-    loss: FloatArray  # [N]
-    change: FloatArray  # [N]
-    reward: FloatArray  # [N, 2]
-    cost: FloatArray  # [N, 2]
+_PANELS = {  # fields of records, with colour and label
+    "error on the new targets": [
+        ("delta", BLUE, "before the fit"),
+        ("last_loss", ORANGE, "after the fit"),
+    ],
+    "change still expected, share of values": [("change", BLUE, "_change")],
+    "reward promised at first states": [
+        ("start_reward_low", SKY, "least budget"),
+        ("start_reward_high", BLUE, "largest budget"),
+    ],
+    "cost promised at first states": [
+        ("start_cost_low", ORANGE, "least budget"),
+        ("start_cost_high", RED, "largest budget"),
+    ],
+}
 
 
-def learning_figure(learning: Learning) -> Figure:
-    """Returns curves of errors and of what is promised, iteration by iteration."""
-    ends = ("least budget", "largest budget")
-    panels: list[tuple[str, list[tuple[FloatArray, str, str]]]] = [
-        (
-            "error on the new targets",
-            [(learning.error, BLUE, "before the fit"), (learning.loss, ORANGE, "after the fit")],
-        ),
-        ("change still expected, share of values", [(learning.change, BLUE, "_change")]),
-        (
-            "reward promised at first states",
-            list(zip(learning.reward.T, (SKY, BLUE), ends, strict=True)),
-        ),
-        (
-            "cost promised at first states",
-            list(zip(learning.cost.T, (ORANGE, RED), ends, strict=True)),
-        ),
-    ]
-    known = [
-        (title, [line for line in lines if np.isfinite(line[0]).any()]) for title, lines in panels
-    ]
-    drawn = [panel for panel in known if panel[1]]
-    figure = new_figure(height=2.6 * max(-(-len(drawn) // 2), 1))
-    for number, (title, lines) in enumerate(drawn):
-        axes = figure.add_subplot(-(-len(drawn) // 2), min(len(drawn), 2), number + 1)
-        _draw_learning(axes, title, lines, learning.starts)
+def learning_figure(records: Sequence[Mapping[str, Any]]) -> Figure:
+    """Returns errors and promises by iteration; what the records do not have is not drawn."""
+    rounds = [record.get("round", 0) for record in records]
+    starts = [i for i in range(1, len(rounds)) if rounds[i] != rounds[i - 1]]
+    panels = []
+    for title, fields in _PANELS.items():
+        lines = [(column(records, name), colour, label) for name, colour, label in fields]
+        if lines := [line for line in lines if np.isfinite(line[0]).any()]:
+            panels.append((title, lines))
+    n_rows = max(-(-len(panels) // 2), 1)
+    figure = new_figure(height=2.6 * n_rows)
+    for number, (title, lines) in enumerate(panels):
+        axes = figure.add_subplot(n_rows, min(len(panels), 2), number + 1)
+        _draw_learning(axes, title, lines, starts)
     return figure
+
+
+def column(records: Sequence[Mapping[str, Any]], name: str) -> FloatArray:
+    """Returns one field of records, `[N]`; NaN where it is no number."""
+    values = (record.get(name) for record in records)
+    return np.array([v if isinstance(v, int | float) else math.nan for v in values], np.float64)
 
 
 def _draw_learning(
@@ -297,7 +272,7 @@ def _draw_learning(
     """Lines by iteration; a logarithmic scale where nothing is promised and all is above 0."""
     tidy(axes)
     axes.set_title(title, fontsize=9, loc="left")
-    for start in starts[1:]:
+    for start in starts:
         axes.axvline(start + 0.5, color="0.8", linewidth=0.8, label="_round")
     for values, colour, label in lines:
         marker = "o" if len(values) < 30 else None

@@ -8,7 +8,7 @@ may have null where nothing is known, and a point is a cost and a reward.
     gamma       discount of a step
     budgets     [B], rising
     realised    cost, cost_low, cost_high, reward, reward_low, reward_high: [B] each
-    forecast    the same, of which only cost and reward must be there; "source", in words
+    forecast    cost, reward: [B] each; "source", in words
     frontier    costs, rewards: [V] of the vertices; labels: [V] texts
     choices     [B] of lower, upper (vertices), p_upper, status, cost, reward
     status      [B] texts, where there are no choices
@@ -22,7 +22,8 @@ may have null where nothing is known, and a point is a cost and a reward.
     layout      of the plug-in
     episodes    [B] lists of episodes, for the plug-in
 
-`budgets` and `realised` must be there, and `frontier` with `choices`.
+`budgets` and `realised` must be there, and `frontier` with `choices`. What files of experiments and
+plug-ins bring is checked; the rest comes from `bmdp.report.run` alone.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from itertools import pairwise
 from typing import Any
 
 from bmdp.errors import DataError
+from bmdp.frontier import BudgetStatus
 from bmdp.report.section import Data, Section
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_ENDS = ("_low", "_high")
-_REALISED = tuple(name + end for name in ("cost", "reward") for end in ("", *_ENDS))
-_STATUSES = ("INFEASIBLE", "TIGHT", "SLACK")
+_REALISED = [name + end for name in ("cost", "reward") for end in ("", "_low", "_high")]
+_STATUSES = [status.name for status in BudgetStatus]
 
 
 def require_sections(sections: Sequence[Section]) -> None:
@@ -56,7 +57,7 @@ def require_sections(sections: Sequence[Section]) -> None:
         _require_names(kind, (one.name for section in sections for one in getattr(section, kind)))
     for section in sections:
         for i, dial in enumerate(section.dials):
-            _Dial(f"dial [{i}] of {section.anchor!r}", dial).require()
+            _Dial(f"dial [{i}] of {section.anchor!r}", dial).require_all()
         for i, film in enumerate(section.films):
             if not film.get("rounds"):
                 raise DataError(f"film [{i}] of {section.anchor!r} must have rounds; it has none.")
@@ -80,128 +81,64 @@ class _Dial:
 
     def __init__(self, owner: str, dial: Data) -> None:
         self.owner, self.dial = owner, dial
-        self.budgets = self.numbers(dial, "budgets", None)
 
-    def require(self) -> None:
-        """Checks all that the scripts of the page read."""
-        dial, n = self.dial, len(self.budgets)
-        if not self.budgets or any(a >= b for a, b in pairwise(self.budgets)):
-            raise self.wrong("budgets", "increase, and be at least one", self.budgets)
-        if not _is_number(dial.get("gamma", 1.0)):
-            raise self.wrong("gamma", "be a number", dial["gamma"])
-        self.entries(dial, "episodes", n)
-        self.require_outcomes(n)
-        if ("frontier" in dial) != ("choices" in dial):
-            raise self.wrong("frontier", "come with choices", "one of the two")
-        for where, place in [("", dial), *self.places()]:
-            if "frontier" in place:
-                self.require_choices(place, n, where)
-        for i, word in enumerate(self.entries(dial, "status", n)):
-            self.require_status(word, f"status[{i}]")
-        for i, one in enumerate(self.entries(dial, "baselines", None)):
-            self.curve(one, f"baselines[{i}].")
-        if (truth := self.optional("truth")) is not None:
-            self.curve(truth, "truth.")
-        if (actions := self.optional("actions")) is not None:
-            self.require_actions(actions, n)
-
-    def require_outcomes(self, n: int) -> None:
-        """Checks what was paid and earned, and what was foretold."""
-        realised = self.mapping(self.dial, "realised")
+    def require_all(self) -> None:
+        dial, budgets = self.dial, self.numbers("budgets")
+        is_rising = len(budgets) > 0 and all(a < b for a, b in pairwise(budgets))
+        self.require(is_rising, "budgets", "increase, and be at least one", budgets)
+        self.require(_is_number(dial.get("gamma", 1.0)), "gamma", "be a number", dial.get("gamma"))
         for name in _REALISED:
-            self.numbers(realised, name, n, nulls=True, where="realised.")
-        if (forecast := self.optional("forecast")) is not None:
-            for name in dict.fromkeys(("cost", "reward", *(k for k in _REALISED if k in forecast))):
-                self.numbers(forecast, name, n, nulls=True, where="forecast.")
+            self.numbers(f"realised.{name}", len(budgets), nulls=True)
+        if "episodes" in dial:
+            self.entries("episodes", len(budgets))
+        if dial.get("truth") is not None:
+            self.points("truth")
+        both = [name for name in ("frontier", "choices") if name in dial]
+        self.require(len(both) != 1, "frontier", "come with choices", both)
+        if both:
+            self.require_choices(len(budgets))
 
-    def places(self) -> list[tuple[str, Data]]:
-        """Other states, each with where it is."""
-        found = self.entries(self.dial, "states", None)
-        for i, state in enumerate(found):
-            if (
-                not isinstance(state, Mapping)
-                or not {"name", "frontier", "choices"} <= state.keys()
-            ):
-                raise self.wrong(f"states[{i}]", "have name, frontier and choices", state)
-        return [(f"states[{i}].", state) for i, state in enumerate(found)]
-
-    def require_choices(self, place: Data, n: int, where: str) -> None:
-        frontier = self.mapping(place, "frontier", where)
-        n_vertices = self.curve(frontier, f"{where}frontier.")
-        if len(labels := frontier.get("labels", ())) not in (0, n_vertices):
-            raise self.wrong(f"{where}frontier.labels", f"be {n_vertices}", len(labels))
-        for i, choice in enumerate(self.entries(place, "choices", n, where)):
-            at = f"{where}choices[{i}]"
-            self.mapping({"choice": choice}, "choice", f"{at}.")
-            for end in ("lower", "upper"):
-                if choice.get(end) not in range(n_vertices):
-                    rule = f"be a vertex, 0 to {n_vertices - 1}"
-                    raise self.wrong(f"{at}.{end}", rule, choice.get(end))
+    def require_choices(self, n_budgets: int) -> None:
+        n = self.points("frontier")
+        n_labels = len(self.dial["frontier"].get("labels", ()))
+        self.require(n_labels in (0, n), "frontier.labels", f"be {n}", n_labels)
+        rules: dict[str, tuple[Sequence[Any], str]]
+        rules = {name: (range(n), f"be a vertex, 0 to {n - 1}") for name in ("lower", "upper")}
+        rules["status"] = (_STATUSES, f"be one of {', '.join(_STATUSES)}")
+        for i, choice in enumerate(self.entries("choices", n_budgets)):
+            self.require(isinstance(choice, Mapping), f"choices[{i}]", "be values by name", choice)
+            for name, (known, rule) in rules.items():
+                got = choice.get(name)
+                self.require(got in known, f"choices[{i}].{name}", rule, got)
             for name in ("p_upper", "cost", "reward"):
-                if not _is_number(choice.get(name)):
-                    raise self.wrong(f"{at}.{name}", "be a number", choice.get(name))
-            self.require_status(choice.get("status"), f"{at}.status")
+                got = choice.get(name)
+                self.require(_is_number(got), f"choices[{i}].{name}", "be a number", got)
 
-    def require_status(self, word: Any, at: str) -> None:
-        if word not in _STATUSES:
-            raise self.wrong(at, f"be one of {', '.join(_STATUSES)}", word)
-
-    def require_actions(self, actions: Data, n: int) -> None:
-        n_actions = len(self.entries(actions, "names", None, "actions."))
-        rows = [("by_budget", self.entries(actions, "by_budget", n, "actions."))]
-        if "by_step" in actions:
-            n_steps = len(self.numbers(actions, "steps", None, where="actions."))
-            for i, columns in enumerate(self.entries(actions, "by_step", n, "actions.")):
-                if len(columns) != n_steps:
-                    raise self.wrong(f"actions.by_step[{i}]", f"have {n_steps} steps", len(columns))
-                rows.append((f"by_step[{i}]", columns))
-        for name, shares in rows:
-            for k in range(len(shares)):
-                self.numbers({str(k): shares[k]}, str(k), n_actions, where=f"actions.{name}.")
-
-    def curve(self, found: Any, where: str) -> int:
+    def points(self, name: str) -> int:
         """Number of points of a curve, which must be one at least."""
-        costs = self.numbers(self.mapping({"": found}, "", where), "costs", None, where=where)
-        self.numbers(found, "rewards", len(costs), where=where)
-        if not costs:
-            raise self.wrong(f"{where}costs", "have at least one point", costs)
-        return len(costs)
+        n = len(self.numbers(f"{name}.costs"))
+        self.require(n > 0, f"{name}.costs", "have at least one point", [])
+        return len(self.numbers(f"{name}.rewards", n))
 
-    def numbers(
-        self, found: Data, name: str, n: int | None, *, nulls: bool = False, where: str = ""
-    ) -> list[Any]:
-        """A list of numbers that must be there."""
-        if name not in found:
-            raise self.wrong(where + name, "be there", "nothing")
-        values = self.entries(found, name, n, where)
+    def numbers(self, name: str, n: int | None = None, *, nulls: bool = False) -> list[Any]:
+        values = self.entries(name, n)
         for i, value in enumerate(values):
-            if not _is_number(value) and not (nulls and value is None):
-                raise self.wrong(f"{where}{name}[{i}]", "be a number", value)
+            is_right = _is_number(value) or (nulls and value is None)
+            self.require(is_right, f"{name}[{i}]", "be a number", value)
         return values
 
-    def entries(self, found: Data, name: str, n: int | None, where: str = "") -> list[Any]:
-        """A list, empty if it is not there."""
-        if name not in found:
-            return []
-        values = found[name]
-        if not isinstance(values, list | tuple):
-            raise self.wrong(where + name, "be a list", values)
-        if n is not None and len(values) != n:
-            raise self.wrong(where + name, f"have {n} entries", len(values))
-        return list(values)
+    def entries(self, name: str, n: int | None = None) -> list[Any]:
+        value: Any = self.dial
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        self.require(value is not None, name, "be there", value)
+        self.require(isinstance(value, list | tuple), name, "be a list", value)
+        self.require(n in (None, len(value)), name, f"have {n} entries", len(value))
+        return list(value)
 
-    def mapping(self, found: Data, name: str, where: str = "") -> Data:
-        value = found.get(name)
-        if not isinstance(value, Mapping):
-            raise self.wrong(where + name, "be values by name", value)
-        return value
-
-    def optional(self, name: str) -> Data | None:
-        return None if self.dial.get(name) is None else self.mapping(self.dial, name)
-
-    def wrong(self, name: str, rule: str, got: Any) -> DataError:
-        text = repr(got)
-        return DataError(f"{self.owner}: {name} must {rule}; got {text[:80]}.")
+    def require(self, is_right: bool, name: str, rule: str, got: Any) -> None:
+        if not is_right:
+            raise DataError(f"{self.owner}: {name} must {rule}; got {repr(got)[:80]}.")
 
 
 def _is_number(value: Any) -> bool:

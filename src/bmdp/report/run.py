@@ -6,20 +6,18 @@ A run may be unfinished: what is there is told.
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from bmdp.arrays import FloatArray
-from bmdp.data import TransitionBatch
 from bmdp.envs import ENV_IDS, known_frontier
 from bmdp.frontier import Frontier
 from bmdp.policies import CalibratedPolicy
+from bmdp.policies.portfolio import Certificate
 from bmdp.report import dial
 from bmdp.report.curves import (
     ALONE,
@@ -31,21 +29,18 @@ from bmdp.report.curves import (
     rounds_figure,
     trade_off_figure,
 )
-from bmdp.report.dial import Progress
-from bmdp.report.figures import Learning, Shares, hull_figure, learning_figure, shares_figure
-from bmdp.report.measured import Measured, Opened, measure, open_folder
+from bmdp.report.figures import column, hull_figure, learning_figure, shares_figure
+from bmdp.report.measured import Measured, measure
+from bmdp.report.opened import Opened, open_folder
 from bmdp.report.section import Column, Data, Picture, Plugin, Section, Table
-from bmdp.report.series import Curve
-from bmdp.report.tables import dial_table
+from bmdp.report.series import Curve, bare_curve
+from bmdp.report.tables import dial_table, duration, flat, listed
 
 N_EPISODES = 1_000
 """Played at each budget, unless told otherwise."""
 
 N_SHOWN = 12  # episodes at each budget that a plug-in draws
-
-_SETTING = tuple(enumerate(("setting", "value")))
 QUESTION = "What does each budget of expected cost buy, and does the policy keep to it?"
-_UNITS = {"memory": " GiB"}
 
 
 def run_section(  # noqa: PLR0913
@@ -58,7 +53,7 @@ def run_section(  # noqa: PLR0913
     seed: int = 0,
     truth: Frontier | None = None,
     plugins: Sequence[Plugin] = (),
-    progress: Progress | None = None,
+    progress: Callable[..., None] | None = None,
 ) -> Section:
     """Returns what there is to say of a training run, or of a policy.
 
@@ -71,83 +66,78 @@ def run_section(  # noqa: PLR0913
         seed: of the episodes.
         truth: the true frontier from the start; that of `known_frontier`, if not given.
         plugins: of tasks, whose scenes are played.
-        progress: called with the number of episodes played so far, and of all.
+        progress: called with the number of episodes played so far, and of all; and, once they are
+            played, with `text` for what goes on.
 
     Raises:
         StoreError: if there is no run and no policy, or it is damaged.
         ConfigError: if there is no such environment, or it does not take its settings.
     """
     opened = open_folder(Path(folder), env, settings)
-    if opened.policy is None:
-        found = None
-    else:
+    found, shown = None, dict[str, Any]()
+    if opened.policy is not None:
         found = measure(opened, opened.policy, n_episodes, seed, progress)
-        if truth is None and opened.env is not None and n_episodes:
+    if found and found.played and opened.env is not None:
+        n_all = n_episodes * (len(found.budgets) + 1)
+        tell = progress or (lambda *_, **__: None)
+        if truth is None:
+            tell(n_all, n_all, text="finding the optimum")
             known, _ = known_frontier(opened.env)
             truth = None if known is None else known.frontier
-    parts = [*(_dial_pictures(found, truth, anchor) if found else ()), *_learning(opened, anchor)]
-    dials = [_dial(opened, found, truth, plugins, seed)] if found and found.has_budgets else []
+        tell(n_all, n_all, text="drawing")
+        own = (p.scenes for p in plugins if p.scenes and p.env == _env_name(opened.env))
+        if found.has_budgets and (scenes := next(own, None)) is not None:
+            budgets = found.budgets.tolist()
+            shown = dict(scenes(found.policy, opened.env, budgets, N_SHOWN, seed) or {})
     return Section(
         anchor=anchor,
         title=opened.title,
         question=QUESTION,
         answer=_answer(opened, found),
         facts=_facts(opened, found),
-        pictures=parts,
-        tables=_tables(opened, found, anchor),
-        dials=dials,
+        pictures=[
+            *(_dial_pictures(found, truth, anchor) if found else ()),
+            *_learning(opened, anchor),
+        ],
+        tables=list(_tables(opened, found, anchor)),
+        dials=[_dial(opened, found, truth, shown)] if found and found.has_budgets else [],
         notes=[*opened.notes, *(found.notes if found else ())],
     )
 
 
-def _dial(
-    opened: Opened,
-    found: Measured,
-    truth: Frontier | None,
-    plugins: Sequence[Plugin],
-    seed: int,
-) -> Data:
-    """The data of the dial."""
-    name = _env_name(opened.env)
-    nothing: list[Any] = [None] * len(found.budgets)
-    realised = {f"{what}{end}": nothing for what in ("cost", "reward") for end in _ENDS}
-    if found.realised is not None:
-        realised = {
-            f"{what}{end}": dial.rounded(getattr(getattr(found.realised, what), _ENDS[end]))
-            for what in ("cost", "reward")
-            for end in _ENDS
-        }
+def _dial(opened: Opened, found: Measured, truth: Frontier | None, shown: Data) -> Data:
+    gamma = 1.0 if opened.gammas is None else opened.gammas[1]
+    n = len(found.budgets)
     data: dict[str, Any] = {
         "title": "The dial",
-        "env": name,
-        "gamma": 1.0 if opened.gammas is None else opened.gammas[1],
+        "env": _env_name(opened.env),
+        "gamma": found.played.evaluation.gamma if found.played else gamma,
         "budgets": dial.rounded(found.budgets),
-        "realised": realised,
+        "realised": _columns(found.realised or bare_curve("", *[np.full(n, np.nan)] * 3)),
         "baselines": [_baseline(curve, _is_far(curve, found, truth)) for curve in found.baselines],
     }
-    if found.played is not None:
-        data["gamma"] = found.played.evaluation.gamma
     if found.forecast is not None:
-        means = {n: dial.rounded(getattr(found.forecast, n).mean) for n in ("cost", "reward")}
-        data["forecast"] = {**means, "source": found.source}
+        columns = _columns(found.forecast)
+        data["forecast"] = {name: columns[name] for name in ("cost", "reward")}
+        data["forecast"]["source"] = found.source
     if found.status:
         data["status"] = found.status
     if found.places:
-        data |= dial.view_data(found.places[0][1])
         states = [{"name": place.name, **dial.view_data(view)} for place, view in found.places]
+        data |= dial.view_data(found.places[0][1])
         data |= {"states": states, "words": dial.choice_words(found.policy)}
     if found.shares is not None:
         data["actions"] = dial.shares_data(found.shares, found.told)
     if truth is not None:
         data["truth"] = {"costs": dial.rounded(truth.costs), "rewards": dial.rounded(truth.rewards)}
-    scenes = next((p.scenes for p in plugins if p.env == name and p.scenes is not None), None)
-    if scenes is not None and opened.env is not None and found.played is not None:
-        shown = scenes(found.policy, opened.env, found.budgets.tolist(), N_SHOWN, seed)
-        data |= shown or {}
-    return data
+    return data | {name: shown[name] for name in ("layout", "episodes") if name in shown}
 
 
-_ENDS = {"": "mean", "_low": "low", "_high": "high"}
+def _columns(curve: Curve) -> dict[str, list[Any]]:
+    """Means and ends of intervals, as dials have them."""
+    both = {"cost": curve.cost, "reward": curve.reward}
+    ends = ("", "_low", "_high")
+    return {n + e: dial.rounded(v) for n, of in both.items() for e, v in zip(ends, of, strict=True)}
 
 
 def _is_far(curve: Curve, found: Measured, truth: Frontier | None) -> bool:
@@ -165,12 +155,11 @@ def _is_far(curve: Curve, found: Measured, truth: Frontier | None) -> bool:
 
 
 def _baseline(curve: Curve, is_far: bool) -> Data:
-    data: dict[str, Any] = {"name": curve.label, "costs": dial.rounded(curve.cost.mean)}
-    data["is_far"] = is_far
-    data["rewards"] = dial.rounded(curve.reward.mean)
+    columns = _columns(curve)
+    data: dict[str, Any] = {"name": curve.label, "is_far": is_far}
+    data |= {"costs": columns.pop("cost"), "rewards": columns.pop("reward")}
     if len(curve.settings) == 1:
-        for what, end in ((w, e) for w in ("cost", "reward") for e in ("low", "high")):
-            data[f"{what}_{end}"] = dial.rounded(getattr(getattr(curve, what), end))[0]
+        data |= {name: values[0] for name, values in columns.items()}
     return data
 
 
@@ -188,34 +177,35 @@ def _dial_pictures(found: Measured, truth: Frontier | None, prefix: str) -> Iter
     lines = [Drawn(c, FOURTH) if len(c.settings) > 1 else Drawn(c, ALONE, [c.label]) for c in near]
     far = [f"{c.label}, {_ends(c)}" for c in found.baselines if c not in near]
     left_out = f"Too far away to be drawn: {'; '.join(far)}." if far else ""
-    boxes = "Boxes: 95 % intervals over episodes, each by itself." if found.played else ""
-    told = f"Forecast: {found.source}." if found.forecast else ""
+    told = [f"Forecast: {found.source}."] if found.forecast else []
+    told += ["Boxes: 95 % intervals over episodes, each by itself."] if found.played else []
+    seen = " ".join(_seen(one.curve) for one in curves)
     if curves or lines:
         yield Picture(
             f"{prefix}-trade-off",
             "Reward against cost",
-            _joined("Each point is a budget of the dial.", told, boxes, left_out),
-            "Expected reward against expected cost. "
-            + " ".join(_seen(one.curve) for one in curves),
+            " ".join(filter(None, ["Each point is a budget of the dial.", *told, left_out])),
+            f"Expected reward against expected cost. {seen}",
             trade_off_figure([*curves, *lines], truth),
         )
     if curves and found.has_budgets and len(found.budgets) > 1:
         yield Picture(
             f"{prefix}-asked",
             "Cost against the budget asked for",
-            _joined("On the diagonal, the dial says what is paid.", told, boxes),
-            "Expected cost against the budget. " + " ".join(_seen(one.curve) for one in curves),
+            " ".join(["On the diagonal, the dial says what is paid.", *told]),
+            f"Expected cost against the budget. {seen}",
             asked_figure(curves),
         )
     middle = len(found.budgets) // 2
     if found.shares is not None and len(found.shares.names):
+        shares = zip(found.shares.names, found.shares.by_budget[middle], strict=True)
+        deeds = [f"{name} {share:.0%}" for name, share in shares]
+        ending = " Bars by step are shares of episodes, which end one by one."
         yield Picture(
             f"{prefix}-actions",
             "What the policy does",
-            _joined(found.told, "Bars by step are shares of episodes, which end one by one.")
-            if found.played
-            else found.told,
-            _deeds(found.shares, middle),
+            found.told + ending * bool(found.played),
+            f"Shares of actions at budget {found.budgets[middle]:.3g}: {', '.join(deeds)}.",
             shares_figure(found.shares, middle),
         )
     if found.places:
@@ -241,29 +231,20 @@ def _learning(opened: Opened, prefix: str) -> Iterator[Picture]:
     """Curves of learning and of exploration."""
     found = [r for r in opened.records if r.get("kind") == "iteration"]
     if found:
-        rounds = [r.get("round", 0) for r in found]
-        starts = [i for i, number in enumerate(rounds) if i == 0 or number != rounds[i - 1]]
-        promised = {
-            what: np.stack([_column(found, f"start_{what}_{end}") for end in ("low", "high")], 1)
-            for what in ("reward", "cost")
-        }
-        error, loss, change = (_column(found, name) for name in ("delta", "last_loss", "change"))
-        learning = Learning(starts, error, loss, change, promised["reward"], promised["cost"])
         n = f"{len(found)} iterations" if len(found) > 1 else "1 iteration"
-        lines = " Grey lines: a new round begins." if len(starts) > 1 else ""
-        last = {what: values[-1, 1] for what, values in promised.items()}
+        several = len({r.get("round", 0) for r in found}) > 1
+        reward, cost = (column(found, f"start_{what}_high")[-1] for what in ("reward", "cost"))
         yield Picture(
             f"{prefix}-learning",
             "Learning",
             f"{n} of fitted Q-iteration. Promised: what the models expect of the least and of the "
-            f"largest budget at first states.{lines}",
-            f"{n}; at the end the largest budget promises reward {last['reward']:.3g} at cost "
-            f"{last['cost']:.3g}.",
-            learning_figure(learning),
+            f"largest budget at first states.{' Grey lines: a new round begins.' * several}",
+            f"{n}; at the end the largest budget promises reward {reward:.3g} at cost {cost:.3g}.",
+            learning_figure(found),
         )
     played = [r for r in opened.records if r.get("kind") == "collection"]
     if len(played) > 1:
-        rewards, costs = (_column(played, name) for name in ("reward", "cost"))
+        rewards, costs = (column(played, name) for name in ("reward", "cost"))
         yield Picture(
             f"{prefix}-rounds",
             "Exploration by round",
@@ -275,54 +256,39 @@ def _learning(opened: Opened, prefix: str) -> Iterator[Picture]:
         )
 
 
-def _tables(opened: Opened, found: Measured | None, prefix: str) -> list[Table]:
-    tables = []
+def _tables(opened: Opened, found: Measured | None, prefix: str) -> Iterator[Table]:
     if found is not None and (found.realised or found.forecast):
         status = found.status if found.has_budgets else []
-        tables.append(
-            dial_table(f"{prefix}-budgets", found.budgets, status, found.realised, found.forecast)
-        )
+        name = f"{prefix}-budgets"
+        yield dial_table(name, found.budgets, status, found.realised, found.forecast)
     if isinstance(opened.policy, CalibratedPolicy):
-        tables.append(_members(opened.policy, prefix))
-    if opened.batch is not None:
-        tables.append(_data_table(opened.batch, prefix))
-    if settings := list(_flat(opened.header.get("spec") or {})):
-        columns = [Column(name, [row[i] for row in settings], "") for i, name in _SETTING]
-        tables.append(Table(f"{prefix}-settings", "All settings", columns))
-    if opened.records:
-        keys = list(dict.fromkeys(key for record in opened.records for key in record))
-        columns = [Column(key, [_cell(r.get(key)) for r in opened.records], "") for key in keys]
-        tables.append(Table(f"{prefix}-records", "Records of learning", columns))
-    return tables
-
-
-def _members(policy: CalibratedPolicy, prefix: str) -> Table:
-    held, members = policy.certificate, policy.portfolio
-    return Table(
-        f"{prefix}-calibration",
-        "Calibration: what each member costs",
-        [
+        held, members = opened.policy.certificate, opened.policy.portfolio
+        columns = [
             Column("own budget", members.budgets.tolist(), ".4g", "own_budget"),
             Column("mean cost", held.cost_mean.tolist(), ".4g", "cost_mean"),
             Column("cost at most", held.cost_high.tolist(), ".4g", "cost_high"),
             Column("mean reward", held.reward_mean.tolist(), ".4g", "reward_mean"),
-        ],
-        " ".join(str(held).split("\n")),
-    )
-
-
-def _data_table(batch: TransitionBatch, prefix: str) -> Table:
-    lines = [line.split("  ", 1) for line in str(batch.summary()).splitlines()]
-    named = [(name.strip(), text.strip()) for name, text in lines]
-    return Table(
-        f"{prefix}-data",
-        "The data",
-        [
-            Column("quantity", [n for n, _ in named], "s"),
-            Column("value", [t for _, t in named], "s"),
-        ],
-        "Rewards and costs are of a step; those of an episode are not discounted.",
-    )
+        ]
+        title = "Calibration: what each member costs"
+        yield Table(f"{prefix}-calibration", title, columns, _line(held))
+    if opened.batch is not None:
+        lines = [line.split("  ", 1) for line in str(opened.batch.summary()).splitlines()]
+        columns = [
+            Column(name, [line[i].strip() for line in lines], "s")
+            for i, name in enumerate(("quantity", "value"))
+        ]
+        note = "Rewards and costs are of a step; those of an episode are not discounted."
+        yield Table(f"{prefix}-data", "The data", columns, note)
+    if settings := list(flat(opened.header.get("spec") or {})):
+        columns = [
+            Column(name, [row[i] for row in settings], "")
+            for i, name in enumerate(("setting", "value"))
+        ]
+        yield Table(f"{prefix}-settings", "All settings", columns)
+    if opened.records:
+        keys = dict.fromkeys(key for record in opened.records for key in record)
+        columns = [Column(key, [_cell(r.get(key)) for r in opened.records], "") for key in keys]
+        yield Table(f"{prefix}-records", "Records of learning", columns)
 
 
 def _facts(opened: Opened, found: Measured | None) -> dict[str, str]:
@@ -332,7 +298,7 @@ def _facts(opened: Opened, found: Measured | None) -> dict[str, str]:
     played = found.played.evaluation if found and found.played else None
     seconds = sum(float(r.get("seconds") or 0) for r in opened.records)
     facts = {
-        "Environment": f"{env.id} {_listed(env.kwargs)}".strip() if env else "",
+        "Environment": f"{env.id} {listed(env.kwargs)}".strip() if env else "",
         "Learned from": ", ".join(Path(str(name)).name for name in files),
         "Learner": str(learner.get("kind", "")).removesuffix("Config"),
         "Policy": type(opened.policy).__name__ if opened.policy else "",
@@ -341,20 +307,20 @@ def _facts(opened: Opened, found: Measured | None) -> dict[str, str]:
         "have 95 %, each by itself"
         if played
         else "",
-        "Promise": " ".join(str(opened.policy.certificate).split("\n"))
+        "Promise": _line(opened.policy.certificate)
         if isinstance(opened.policy, CalibratedPolicy)
         else "",
         "Seed": str(header.get("seed", "")),
         "Command": str(header.get("command", "")),
         "Began": str(header.get("began", "")),
-        "Time": _duration(seconds) if seconds else "",
+        "Time": duration(seconds) if seconds else "",
         "Device": f"{header['device']}, threads: {header.get('threads')}"
         if "device" in header
         else "",
-        "Machine": _listed(header.get("machine")),
-        "Versions": _listed(header.get("versions")),
+        "Machine": listed(header.get("machine")),
+        "Versions": listed(header.get("versions")),
         "Folder": str(opened.folder),
-        **dict(_flat(header.get("spec") or {})),
+        **dict(flat(header.get("spec") or {})),
     }
     return {name: text for name, text in facts.items() if text}
 
@@ -364,28 +330,30 @@ def _answer(opened: Opened, found: Measured | None) -> str:
         done = [r for r in opened.records if r.get("kind") == "iteration"]
         at = f" Learning has reached iteration {len(done)}." if done else ""
         return f"There is no policy yet.{at}"
-    if found.realised is None:
-        if found.forecast is None:
-            return "Nothing was played, and the policy forecasts nothing."
-        return f"Forecast, {found.source}: {_ends(found.forecast)}."
-    curve, n = found.realised, len(found.budgets)
-    assert found.played is not None
-    episodes = f"{found.played.evaluation.n_episodes:,} episodes"
+    n, curve = len(found.budgets), found.realised or found.forecast
+    if curve is None:
+        return "Nothing was played, and the policy forecasts nothing."
+    if found.played is None:
+        told = [f"Forecast, {found.source}: {_ends(curve)}."]
+    else:
+        at = f" at each of {n} budgets" if found.has_budgets else ""
+        told = [f"Played for {found.played.evaluation.n_episodes:,} episodes{at}: {_ends(curve)}."]
     if not found.has_budgets:
-        return f"Played for {episodes}: {_ends(curve)}."
-    can = np.array([word != "INFEASIBLE" for word in found.status])
-    over = curve.cost.mean - found.budgets
-    broken = can & (curve.cost.low > found.budgets + 1e-12)
-    told = [f"Played for {episodes} at each of {n} budgets: {_ends(curve)}."]
+        return told[0]
+    least, sure = (curve.cost.low, " (95 % intervals)") if found.played else (curve.cost.mean, "")
+    can = np.array([word != "INFEASIBLE" for word in found.status or [""] * n])
+    broken = can & (least > found.budgets + 1e-5 * np.abs(found.budgets).max())
     if broken.any():
-        worst = int(np.where(broken, over, -np.inf).argmax())
+        over = np.where(broken, curve.cost.mean - found.budgets, -np.inf)
+        worst = int(over.argmax())
         were = "budget was" if broken.sum() == 1 else "budgets were"
+        were = f"{were} exceeded{sure}" if sure else f"{were.split()[0]} would be exceeded"
         told.append(
-            f"{broken.sum()} of {n} {were} exceeded (95 % intervals), at worst by "
-            f"{over[worst]:.3g} at budget {found.budgets[worst]:.3g}."
+            f"{broken.sum()} of {n} {were}, at worst by {over[worst]:.3g} at budget "
+            f"{found.budgets[worst]:.3g}."
         )
-    elif can.any():
-        told.append("No budget that it said it can keep was exceeded (95 % intervals).")
+    elif sure and can.any():
+        told.append(f"No budget that it said it can keep was exceeded{sure}.")
     if not can.all():
         are = "budget is" if (~can).sum() == 1 else "budgets are"
         told.append(
@@ -410,60 +378,13 @@ def _seen(curve: Curve) -> str:
     )
 
 
-def _deeds(shares: Shares, chosen: int) -> str:
-    told = (f"{n} {s:.0%}" for n, s in zip(shares.names, shares.by_budget[chosen], strict=True))
-    return f"Shares of actions at budget {shares.budgets[chosen]:.3g}: {', '.join(told)}."
+def _line(certificate: Certificate) -> str:
+    return " ".join(str(certificate).split("\n"))
 
 
 def _discounted(gammas: tuple[float, float] | None) -> str:
     return f", discounted by {gammas[1]:g} a step" if gammas and gammas[1] < 1 else ""
 
 
-def _column(records: Sequence[Data], name: str) -> FloatArray:
-    values = [r.get(name) for r in records]
-    return np.array([v if isinstance(v, int | float) else math.nan for v in values], np.float64)
-
-
 def _cell(value: Any) -> float | int | str | None:
     return value if isinstance(value, int | float | str | None) else json.dumps(value)
-
-
-def _flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Settings inside settings, by names with points in them.
-
-    >>> list(_flat({"a": {"b": 1, "c": [1, 2]}}))
-    [('a.b', '1'), ('a.c', '1, 2')]
-    """
-    if isinstance(settings, Mapping):
-        for name, value in settings.items():
-            yield from _flat(value, f"{prefix}.{name}" if prefix else str(name))
-    elif isinstance(settings, list):
-        yield prefix, ", ".join(map(str, settings))
-    else:
-        yield prefix, str(settings)
-
-
-def _listed(values: Any) -> str:
-    """Values by name in one line.
-
-    >>> _listed({"cores": 2, "memory": 15.6, "gpu": None})
-    'cores 2, memory 15.6 GiB'
-    """
-    there = values.items() if isinstance(values, Mapping) else ()
-    return ", ".join(f"{n} {v}{_UNITS.get(n, '')}" for n, v in there if v is not None)
-
-
-def _duration(seconds: float) -> str:
-    """A time in words.
-
-    >>> _duration(42.0), _duration(150.0), _duration(9000.0)
-    ('42 s', '2.5 min', '2.5 h')
-    """
-    for unit, name in ((3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{seconds:.0f} s"
-
-
-def _joined(*texts: str) -> str:
-    return " ".join(text.strip() for text in texts if text.strip())

@@ -24,27 +24,20 @@ Data = Mapping[str, Any]
 """Values that JSON can say, by name."""
 
 Scenes = Callable[[BudgetedPolicy, EnvSpec, Sequence[float], int, int], Data | None]
-"""From policy, environment, budgets, episodes a budget and seed to a layout and episodes."""
+"""From policy, environment, budgets, episodes a budget and seed to `{"layout": ..., "episodes":
+[[...], ...]}`, a list for each budget; None if it cannot."""
 
 NOTHING = "–"  # noqa: RUF001
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure.
+    """A figure: on the page as SVG, in the folder as SVG and PNG."""
 
-    Args:
-        name: of its files, without suffix.
-        title: above it.
-        caption: below it: what is drawn, what bands and boxes mean.
-        alt: what one would see, for those who do not.
-        figure: the page has it as SVG, the folder as SVG and PNG.
-    """
-
-    name: str
+    name: str  # of its files, without suffix
     title: str
-    caption: str
-    alt: str
+    caption: str  # what is drawn, what bands and boxes mean
+    alt: str  # what one would see, for those who do not
     figure: Figure
 
     @cached_property
@@ -55,19 +48,12 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column: its name, its cells, and how numbers are written on the page.
+    """A column: its name, its cells, and how numbers are written on the page."""
 
-    Args:
-        name: on the page.
-        cells: of each row.
-        form: of numbers on the page, such as ".3f"; "" for a column that is in the file alone.
-        key: name in the file; that on the page, if not given.
-    """
-
-    name: str
+    name: str  # on the page
     cells: Sequence[Cell]
-    form: str = ".3f"
-    key: str = ""
+    form: str = ".3f"  # of numbers on the page; "" for a column that is in the file alone
+    key: str = ""  # name in the file; that on the page, if not given
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +82,6 @@ class Table:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Checks that columns are as long as the first."""
         for column in self.columns:
             if len(column.cells) != len(self.columns[0].cells):
                 raise DataError(
@@ -128,49 +113,28 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Animation:
-    """A GIF file that is not made yet.
+    """A GIF file that is not made yet."""
 
-    Args:
-        name: of its file, without suffix.
-        title: what it shows.
-        make: makes it.
-    """
-
-    name: str
+    name: str  # of its file, without suffix
     title: str
     make: Callable[[], bytes]
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """What a report says of one run, policy or experiment.
+    """The part of a report on one run, policy or experiment."""
 
-    Args:
-        anchor: its address in the page.
-        title: of the section.
-        question: that it answers.
-        answer: what was found, in a sentence or two with figures.
-        facts: setting, seeds, command, versions, date, machine, by name.
-        pictures: in their order.
-        tables: in their order.
-        dials: what a policy does at each budget; each becomes a slider. `page_checks` says what a
-            dial is made of.
-        films: of exploration, round by round.
-        animations: files beside the page.
-        notes: what is missing, and what to beware of, a sentence each.
-    """
-
-    anchor: str
+    anchor: str  # its address in the page
     title: str
     question: str = ""
-    answer: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    answer: str = ""  # in a sentence or two with figures
+    facts: Mapping[str, str] = field(default_factory=dict)  # setting, seeds, command, versions ...
     pictures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
-    dials: Sequence[Data] = ()
-    films: Sequence[Data] = ()
-    animations: Sequence[Animation] = ()
-    notes: Sequence[str] = ()
+    dials: Sequence[Data] = ()  # each becomes a slider; `page_checks` says what it is made of
+    films: Sequence[Data] = ()  # of exploration, round by round
+    animations: Sequence[Animation] = ()  # files beside the page
+    notes: Sequence[str] = ()  # what is missing, and what to beware of, a sentence each
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,19 +143,12 @@ class Plugin:
 
     Scripts share one scope. They call `addStage(env, title, make)`, where `make(data)` returns
     `{node, show(i)}`, or `addPart(kind, mount)`, where `mount(host, data)` fills `[data-KIND]`.
-
-    Args:
-        env: its name in dials and films.
-        scripts: texts of JavaScript.
-        styles: texts of CSS.
-        scenes: plays some episodes at each budget, and returns them as `{"layout": ...,
-            "episodes": [[...], ...]}`, a list for each budget; None if it cannot.
     """
 
-    env: str
-    scripts: Sequence[str] = ()
-    styles: Sequence[str] = ()
-    scenes: Scenes | None = None
+    env: str  # its name in dials and films
+    scripts: Sequence[str] = ()  # texts of JavaScript
+    styles: Sequence[str] = ()  # texts of CSS
+    scenes: Scenes | None = None  # plays what the scripts draw
 
 
 def _is_nothing(cell: Cell) -> bool:

@@ -27,26 +27,15 @@ Over = Literal["seeds", "episodes", "published"]
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Means of `M` points in the (cost, reward) plane, with intervals.
+    """Means of `M` points in the (cost, reward) plane, with intervals; both are discounted."""
 
-    Args:
-        label: in legends.
-        settings: budgets asked for, or prices of cost, `[M]`.
-        cost: expected discounted cost.
-        reward: expected discounted reward.
-        over: what intervals are over.
-        n_seeds: that it is of.
-        cost_by_seed: mean of each seed, `[seeds, M]`; without rows if it is not known.
-        reward_by_seed: likewise.
-    """
-
-    label: str
-    settings: FloatArray
+    label: str  # in legends
+    settings: FloatArray  # [M], budgets asked for, or prices of cost
     cost: Interval
     reward: Interval
-    over: Over
+    over: Over  # what intervals are over
     n_seeds: int
-    cost_by_seed: FloatArray
+    cost_by_seed: FloatArray  # [seeds, M], means; without rows if they are not known
     reward_by_seed: FloatArray
 
     def between_seeds(self, name: Literal["cost", "reward"]) -> FloatArray:
@@ -64,7 +53,12 @@ def budget_curve(label: str, evaluations: Sequence[Evaluation]) -> Curve:
     Raises:
         DataError: if there is none, or budgets differ.
     """
-    settings = _shared("budgets", [evaluation.budgets for evaluation in evaluations])
+    if not evaluations:
+        raise DataError("a curve must be of at least one seed; got none.")
+    settings = evaluations[0].budgets
+    for i, other in enumerate(evaluations):
+        if not np.array_equal(other.budgets, settings):
+            raise DataError(f"budgets must be the same for all seeds; those of [{i}] differ.")
     cost, reward = (
         [
             Interval(*(getattr(e, f"discounted_{name}_{end}") for end in Interval._fields))
@@ -85,23 +79,12 @@ def bare_curve(label: str, settings: ArrayLike, cost: ArrayLike, reward: ArrayLi
 
 def bands(curve: Curve) -> str:
     """Returns what the intervals of a curve mean."""
-    if curve.over == "seeds":
-        return (
-            f"Student's 95 % intervals over {curve.n_seeds} seeds of each seed's mean, "
-            "each by itself"
-        )
-    if curve.over == "episodes":
-        return "95 % intervals over the episodes of one seed, each by itself"
-    return "1.96 standard errors over 4 or 5 seeds of each seed's mean, as published"
-
-
-def _shared(name: str, lists: Sequence[FloatArray]) -> FloatArray:
-    if not lists:
-        raise DataError(f"{name} must be of at least one seed; got none.")
-    for i, other in enumerate(lists):
-        if not np.array_equal(other, lists[0]):
-            raise DataError(f"{name} must be the same for all seeds; those of [{i}] differ.")
-    return lists[0]
+    return {
+        "seeds": f"Student's 95 % intervals over {curve.n_seeds} seeds of each seed's mean, each "
+        "by itself",
+        "episodes": "95 % intervals over the episodes of one seed, each by itself",
+        "published": "1.96 standard errors over 4 or 5 seeds of each seed's mean, as published",
+    }[curve.over]
 
 
 def _curve(
@@ -109,16 +92,6 @@ def _curve(
 ) -> Curve:
     by_seed = [np.stack([interval.mean for interval in found]) for found in (cost, reward)]
     if len(cost) == 1:
-        intervals = [cost[0], reward[0]]
-    else:
-        intervals = [mean_interval(means.T, confidence=CONFIDENCE) for means in by_seed]
-    return Curve(
-        label=label,
-        settings=settings,
-        cost=intervals[0],
-        reward=intervals[1],
-        over="episodes" if len(cost) == 1 else "seeds",
-        n_seeds=len(cost),
-        cost_by_seed=by_seed[0],
-        reward_by_seed=by_seed[1],
-    )
+        return Curve(label, settings, cost[0], reward[0], "episodes", 1, *by_seed)
+    costs, rewards = (mean_interval(means.T, confidence=CONFIDENCE) for means in by_seed)
+    return Curve(label, settings, costs, rewards, "seeds", len(cost), *by_seed)

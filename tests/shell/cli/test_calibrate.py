@@ -195,8 +195,6 @@ def test_a_policy_is_overwritten_only_by_force_and_only_if_it_is_one(tmp_path, m
         (("--budgets", "0:1"), ("--budgets", "0:1")),
         (("--cost-range", "1:0"), ("--cost-range", "must rise", "1:0")),
         (("--cost-range", "0:0.5"), ("cost of an episode must be", "got 1 at episode")),
-        (("--env", "slot-filing"), ("Did you mean 'slot-filling'?",)),
-        (("--set", "learner.gamma=1"), ("--set is for the environment", "learner.gamma=1")),
     ],
 )
 def test_errors_of_the_user_are_told_in_one_line(tmp_path, arguments, words):
@@ -204,11 +202,6 @@ def test_errors_of_the_user_are_told_in_one_line(tmp_path, arguments, words):
     asked = (folder, "--episodes", 20, "--out", tmp_path / "out", "--env", "slot-filling")
     assert_is_user_error(run(*asked, *arguments), *words)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_policy_without_a_run_needs_an_environment(tmp_path):
-    (folder,) = scripted(tmp_path, "key-pad")
-    assert_is_user_error(run(folder, "--out", tmp_path / "out"), "does not name an environment")
 
 
 def test_an_environment_that_does_not_say_its_costs_needs_their_range(tmp_path, monkeypatch):

@@ -64,6 +64,7 @@ def test_the_table_has_a_row_for_each_budget(in_corridors, quick_optimum):
     result = run(in_corridors, "--budgets", 0.3, "--budgets", "0.5:1:0.5", "--episodes", 20)
     assert result.exit_code == 0
     assert result.stderr == ""
+    assert "predicted" not in result.stdout
     rows = [line.split("│")[1].strip() for line in result.stdout.splitlines() if "│" in line]
     assert rows == ["0.3", "0.5", "1"]
     for words in ("dial error", "mean score", "worst overshoot", "optimum: corridors on a grid"):
@@ -91,13 +92,6 @@ def test_what_was_predicted_stands_beside_what_came_of_it(tmp_path):
     assert [row[0] for row in beside] == [0.5, 0.95]
     assert beside[0][1:3] == pytest.approx([predicted["cost"][5], rows[0]["cost"]], abs=5e-4)
     assert beside[0][3:] == pytest.approx([predicted["reward"][5], rows[0]["reward"]], rel=1e-3)
-
-
-def test_without_a_prediction_there_is_none_beside(in_corridors, quick_optimum):
-    result = run(in_corridors, "--budgets", 0.5, "--episodes", 5)
-    assert "predicted" not in result.stdout
-    found = json.loads(run(in_corridors, "--budgets", 0.5, "--episodes", 5, "--json").stdout)
-    assert "predicted_cost" not in found["rows"][0]
 
 
 @pytest.mark.parametrize("name", ["two-way", "corridors"])
@@ -156,6 +150,7 @@ def test_the_optimum_of_our_tasks_is_found_in_seconds(name):
         (("--budgets", "0:1"), "--budgets must be a number or low:high:step"),
         (("--env", "corridor"), "Did you mean 'corridors'?"),
         (("--set", "learner.gamma=1"), "--set is for the environment here"),
+        (("--device", "abacus"), "device must be 'auto', 'cpu' or 'cuda'"),
         (("--set", "env.observe_time=false"), "the policy cannot act on what bmdp/Corridors-v0"),
     ],
 )
@@ -167,24 +162,11 @@ def test_errors_of_the_user_are_told_in_one_line(in_corridors, quick_optimum, ar
     assert words in line
 
 
-def test_a_policy_without_a_run_needs_an_environment(in_corridors):
+def test_a_policy_without_a_run_needs_an_environment(in_corridors, tmp_path):
+    assert run(tmp_path).stderr.startswith(f"error: {tmp_path}")
     result = run(in_corridors / "policy")
     assert result.exit_code == 1
     assert "does not name an environment: give --env ENV" in result.stderr
-
-
-def test_what_is_no_policy_is_refused(tmp_path):
-    result = run(tmp_path)
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {tmp_path}")
-
-
-def test_a_device_that_is_not_here_is_refused(in_corridors, quick_optimum):
-    result = run(in_corridors, "--episodes", 5, "--device", "abacus")
-    assert (result.exit_code, "device must be 'auto', 'cpu' or 'cuda'" in result.stderr) == (
-        1,
-        True,
-    )
 
 
 def test_a_policy_that_is_computed_elsewhere_pays_and_earns_the_same(

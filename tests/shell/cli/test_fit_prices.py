@@ -7,12 +7,11 @@ import pytest
 
 import bmdp
 import commands
-from bmdp.cli.progress import Progress
 from bmdp.learn import Backward, LagrangianConfig, collect
 from bmdp.learn.runs import RunFolder, spec_of
 from bmdp.models import KernelModel, TableModel
 from bmdp.policies import MultiplierPolicy, RandomBudgetedPolicy
-from training import SPEC, content, told
+from training import SPEC
 
 N_DAYS = 3000
 DAMAGE = 0.2  # probability that haste costs 1
@@ -117,28 +116,6 @@ def test_what_to_expect_is_told_of_held_out_days(tmp_path, ferry):
         assert cost == pytest.approx(
             sailed(bmdp.load_policy(tmp_path / "run"), budget)[1].mean(), abs=allowed
         )
-
-
-def test_learning_prices_is_interrupted_and_resumed(tmp_path, ferry, monkeypatch):
-    seen = []
-
-    def interrupted(self, *given, **others):
-        seen.append(given)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-
-    asked = ("--gamma", 1, *PRICES, *TABLE)
-    with monkeypatch.context() as patched:
-        patched.setattr(Progress, "update", interrupted)
-        result = run("--data", ferry, *asked, "--out", tmp_path / "run")
-    assert result.exit_code == 130
-    assert result.stderr.strip() == f"stopped; go on with: bmdp fit --resume {tmp_path / 'run'}"
-    result = run("--resume", tmp_path / "run")
-    assert result.exit_code == 0
-    assert run("--data", ferry, *asked, "--out", tmp_path / "whole").exit_code == 0
-    assert content(tmp_path / "run" / "policy") == content(tmp_path / "whole" / "policy")
-    records = [told(RunFolder(tmp_path / name).records()) for name in ("run", "whole")]
-    assert records[0] == records[1]
 
 
 def test_a_run_of_prices_is_evaluated_where_the_environment_is_named(tmp_path):

@@ -122,14 +122,3 @@ def test_errors_of_the_user_are_told_in_one_line(trained, arguments, words, tmp_
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     assert words in line
-
-
-def test_a_policy_that_does_not_fit_is_told_in_one_line(trained):
-    result = run(trained, "--budget", 0.1, "--env", "slot-filling")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "error: the policy cannot act on what bmdp/SlotFilling-v0 shows" in result.stderr
-
-
-def test_the_same_policy_of_a_log_needs_an_environment(tmp_path):
-    result = run(random_policy(tmp_path, 5), "--budget", 0.1)
-    assert "does not name an environment: give --env ENV" in result.stderr

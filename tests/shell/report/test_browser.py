@@ -1,5 +1,6 @@
 """The page in a real browser: it opens from disk, asks for nothing, and does what it shows."""
 
+import re
 import shutil
 
 import pytest
@@ -174,7 +175,10 @@ def test_the_slider_moves_what_is_said(opened, anchor):
     ("cost", "low", "said"),
     [
         (0.24, 0.22, "budget kept"),
-        (0.26, 0.24, "within noise"),
+        (0.25, 0.25, "budget kept"),
+        (0.2501, 0.24, "over by 0.00010, within noise"),
+        (0.26, 0.24, "over by 0.010, within noise"),
+        (0.26, None, "over by 0.010"),
         (0.3, 0.28, "over by 0.050"),
         (None, None, "not measured"),
     ],
@@ -565,9 +569,9 @@ def test_a_dial_without_a_simulator_tells_forecasts(opened, tmp_path):
     host = dial(tab, "corridors")
     assert texts(host.locator(".tile dt")) == ["Asked", "Forecast cost", "Forecast reward"]
     assert texts(host.locator(".tile .value")) == ["0.25", "0.300", "33.0"]
-    assert texts(host.locator(".chip")) == ["forecast: over by 0.050"]
+    assert texts(host.locator(".chip")) == ["forecast only: over by 0.050"]
     slider(tab, "corridors").fill("2")
-    assert texts(host.locator(".chip")) == ["forecast: kept"]
+    assert texts(host.locator(".chip")) == ["forecast only: kept"]
     slider(tab, "corridors").fill("0")
     assert texts(host.locator(".chip")) == ["cheapest is played"]
     assert "Forecast: cost 0.120, reward 19.0" in host.locator("[aria-live=polite]").text_content()
@@ -654,7 +658,9 @@ def test_a_policy_without_frontier_has_its_other_charts(opened, tmp_path):
     tab = opened(write(tmp_path, given))
     assert dial(tab, "corridors").locator(".chart").count() == 4
     assert dial(tab, "corridors").locator(".v-mixture").count() == 0
-    assert "just spent" in dial(tab, "corridors").locator(".status").inner_text()
+    assert texts(dial(tab, "corridors").locator(".status")) == [
+        "It expects to just spend the budget."
+    ]
 
 
 def test_a_plugin_that_fails_leaves_the_dials_alone(opened, tmp_path):
@@ -688,6 +694,7 @@ def test_the_page_of_a_run_tells_what_was_measured(opened, pages):
     slider(tab, "ferry").fill("0")
     assert texts(host.locator(".tile .value")) == ["0.00", "0.000", "3.00", "3.00"]
     assert texts(host.locator(".chip")) == ["budget kept"]
+    assert texts(host.locator(".status")) == ["One choice is expected to just spend the budget."]
     assert texts(host.locator(".deeds .key li")) == ["wait", "leave at once", "sleep"]
     assert "Always: wait" in host.locator(".mix-list").inner_text()
     legend = " ".join(texts(host.locator(".v-frontier .key li")))
@@ -714,6 +721,7 @@ def test_the_page_of_a_log_says_that_nothing_was_played(opened, pages):
     tab = opened(pages["log"])
     assert "no simulator" in tab.locator(".notes").inner_text()
     assert texts(dial(tab, "log").locator(".tile dt"))[1] == "Forecast cost"
+    assert re.match("crossing 0, tide [01]: ", texts(dial(tab, "log").locator("option"))[0])
     assert "log's own behaviour" in dial(tab, "log").locator(".v-frontier .key").inner_text()
     assert tab.locator("#log h2").evaluate("one => one.textContent").startswith("log: ")
 

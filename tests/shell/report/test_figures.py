@@ -4,7 +4,6 @@ import pytest
 from bmdp.frontier import hull_mixture, upper_frontier
 from bmdp.report.figures import (
     Hull,
-    Learning,
     Shares,
     curve_figure,
     frontier_figure,
@@ -133,15 +132,18 @@ def test_shares_without_steps_have_one_part():
     assert len(shares_figure(shares, 0).axes) == 1
 
 
-def learning(**changes):
-    n = 4
-    parts = {"error": np.arange(1.0, 5), "loss": np.ones(n), "change": np.full(n, np.nan)}
-    parts |= {"reward": np.arange(8.0).reshape(n, 2), "cost": np.zeros((n, 2))}
-    return Learning([0, 2], **(parts | changes))
+def iterations(**changes):
+    """Records of two rounds of two iterations each."""
+    parts = {"delta": [1.0, 2.0, 3.0, 4.0], "last_loss": [1.0] * 4, "change": [None] * 4}
+    for k, end in enumerate(("low", "high")):
+        parts |= {f"start_reward_{end}": [2 * i + k for i in range(4)]}
+        parts |= {f"start_cost_{end}": [0.0] * 4}
+    columns = parts | {"round": [0, 0, 1, 1]} | changes
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def test_learning_has_a_panel_for_what_is_known_and_marks_rounds():
-    figure = learning_figure(learning())
+    figure = learning_figure(iterations())
     assert [axes.get_title("left").split()[0] for axes in figure.axes] == [
         "error",
         "reward",
@@ -155,8 +157,8 @@ def test_learning_has_a_panel_for_what_is_known_and_marks_rounds():
     assert errors.get_lines()[0].get_xdata()[0] == 2.5  # where the second round begins
     assert errors.get_yscale() == "log"
     assert rewards.get_lines()[2].get_ydata().tolist() == [1, 3, 5, 7]
-    assert len(learning_figure(learning(change=np.ones(4))).axes) == 4
+    assert len(learning_figure(iterations(change=[1.0] * 4)).axes) == 4
 
 
 def test_errors_of_zero_are_drawn_on_a_plain_scale():
-    assert learning_figure(learning(error=np.zeros(4))).axes[0].get_yscale() == "linear"
+    assert learning_figure(iterations(delta=[0.0] * 4)).axes[0].get_yscale() == "linear"

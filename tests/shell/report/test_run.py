@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bmdp.frontier import upper_frontier
 from bmdp.learn import LagrangianConfig, train_from_data
 from bmdp.models import TableModel
 from bmdp.policies import HullPolicy, TabularQ
-from bmdp.report.measured import is_run
+from bmdp.report.opened import is_run
 from bmdp.report.page import page
 from bmdp.report.run import run_section
 from bmdp.report.section import Plugin
@@ -100,7 +101,7 @@ def test_without_a_simulator_nothing_is_realised(log):
     assert dial["env"] == ""
     assert all(set(values) == {None} for values in dial["realised"].values())
     assert "simulator" in " ".join(log.notes)
-    assert "Forecast" in log.answer
+    assert log.answer.startswith("Forecast, from 60 episodes")
     assert "ferry.parquet" in log.facts["Learned from"]
     assert [b["name"] for b in dial["baselines"]] == [
         "a coin between the ends",
@@ -168,7 +169,8 @@ def test_states_are_named_by_their_numbers_and_the_first_is_the_most_common(ferr
     assert first["frontier"] == ferry.dials[0]["frontier"]
     assert first["choices"] == ferry.dials[0]["choices"]
     assert {name["name"].split(":")[0] for name in others} == {"state 1", "state 2"}
-    assert all("(" in state["name"] for state in log.dials[0]["states"])
+    first, *_ = [state["name"] for state in log.dials[0]["states"]]
+    assert re.match(r"crossing 0, tide [01]: first state, the most common one", first)
     assert 2 <= len(log.dials[0]["states"]) <= 5
 
 
@@ -229,9 +231,10 @@ def test_nothing_is_played_if_so_asked(runs):
 
 def test_progress_counts_all_episodes(runs):
     seen = []
-    told(runs / "ferry", n_episodes=10, progress=lambda *at: seen.append(at))
-    assert seen[-1] == (120, 120)  # eleven budgets, and random actions
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    told(runs / "ferry", n_episodes=10, progress=lambda *at, **more: seen.append((*at, more)))
+    assert seen[-1] == (120, 120, {"text": "drawing"})  # eleven budgets, and random actions
+    assert (120, 120, {"text": "finding the optimum"}) in seen
+    assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
 
 
 def test_the_true_frontier_is_shown_if_it_is_known(runs):
@@ -262,7 +265,8 @@ def test_a_run_that_was_killed_tells_what_is_there(tmp_path):
 
 
 def test_a_calibrated_policy_tells_its_promise(runs):
-    found = told(runs / "calibrated", env=ferries.ENV)
+    found = told(runs / "calibrated")  # in the environment of its certificate
+    assert found.title == f"calibrated: a calibrated policy for {ferries.ENV}"
     held = bmdp.load_policy(runs / "calibrated").certificate
     table = rows(found, "calibration")
     assert [float(row["cost_high"]) for row in table] == held.cost_high.tolist()
@@ -312,12 +316,14 @@ def test_a_plugin_plays_scenes_of_its_environment(runs):
 
     def scenes(policy, spec, budgets, n_episodes, seed):
         asked.append((spec.id, len(budgets), seed))
-        return {"layout": {"n": n_episodes}, "episodes": [[{}] for _ in budgets]}
+        evil = {"budgets": "none", "title": "mine"}
+        return {"layout": {"n": n_episodes}, "episodes": [[{}] for _ in budgets]} | evil
 
     plugins = [Plugin(ferries.ENV, scenes=scenes), Plugin("corridors", scenes=scenes)]
     found = told(runs / "ferry", n_episodes=5, seed=3, plugins=plugins)
     assert asked == [(ferries.ENV, 11, 3)]
     assert found.dials[0]["episodes"] == [[{}]] * 11
+    assert found.dials[0]["title"] == "The dial"  # nothing else is taken from a plug-in
     nothing = [Plugin(ferries.ENV, scenes=lambda *_: None)]
     assert "episodes" not in told(runs / "ferry", n_episodes=5, plugins=nothing).dials[0]
 
@@ -344,14 +350,7 @@ def test_a_run_whose_environment_is_not_here_is_told_without_it(tmp_path):
         told(tmp_path / "ferry", env="tests/Lost-v0")
 
 
-def test_settings_of_the_environment_reach_it(runs, monkeypatch):
-    from bmdp.learn import spec as specs
-
-    def with_env_setting(env, text):
-        name, _, value = text.removeprefix("env.").partition("=")
-        return specs.EnvConfig(env.id, {**env.settings, name: json.loads(value)})
-
-    monkeypatch.setattr(specs, "with_env_setting", with_env_setting, raising=False)
+def test_settings_of_the_environment_reach_it(runs):
     found = told(runs / "ferry", n_episodes=5, settings=['env.names=["a", "b", "c"]'])
     assert found.dials[0]["actions"]["names"] == ["a", "b", "c"]
     with pytest.raises(ConfigError, match=r"env\.x=1"):

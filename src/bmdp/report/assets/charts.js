@@ -99,7 +99,7 @@ function frontierChart(data, choose) {
     if (at.frontier) drawMixture(layer, map(at.frontier), at.choices[index], toX, toY);
     if (!at.isStart) return;
     if (forecast && isNumber(forecast.cost[index])) {
-      layer.append(svg("circle", { class: "foretold", cx: toX(forecast.cost[index]), cy: toY(forecast.reward[index]), r: 6 }));
+      layer.append(svg("polygon", { class: "foretold", points: diamond(toX(forecast.cost[index]), toY(forecast.reward[index]), 6.5) }));
     }
     const of = (name) => (isNumber(realised[name][index]) ? realised[name][index] : null);
     if (of("cost") !== null && of("reward") !== null) {
@@ -207,7 +207,7 @@ function honestyChart({ budgets, realised, forecast }, choose) {
     }
     const asked = toX(budgets[index]);
     layer.append(svg("line", { class: "asked", x1: asked, x2: asked, y1: top, y2: bottom }));
-    if (isNumber(forecast?.cost[index])) layer.append(svg("circle", { class: "foretold", cx: asked, cy: toY(forecast.cost[index]), r: 6 }));
+    if (isNumber(forecast?.cost[index])) layer.append(svg("polygon", { class: "foretold", points: diamond(asked, toY(forecast.cost[index]), 7) }));
     if (isNumber(realised.cost[index])) {
       layer.append(svg("polygon", { class: "realised", points: diamond(asked, toY(realised.cost[index]), 7) }));
     }

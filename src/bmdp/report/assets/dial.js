@@ -13,29 +13,36 @@ function addPart(kind, mount) {
   PARTS.set(kind, mount);
 }
 
-const WORDS = {
-  TIGHT: "Two choices are mixed so that the budget is just spent.",
-  SLACK: "More than can be used: the best paid is played.",
-  INFEASIBLE: "Below what can be promised: the cheapest is played.",
-};
+/** How the budget lies to what the policy expects at a first state, in a sentence. */
+function statusWords(data, i) {
+  const { lower, upper, p_upper: p } = data.choices?.[i] ?? {};
+  const spent = lower === undefined ? "It expects to just spend the budget." : "One choice is expected to just spend the budget.";
+  const words = {
+    TIGHT: lower !== upper && p > 0 ? "Two choices are mixed so that it expects to just spend the budget." : spent,
+    SLACK: "More than can be used: the best paid is played.",
+    INFEASIBLE: "Below what can be promised: the cheapest is played.",
+  };
+  return words[statusOf(data, i)] ?? "";
+}
 const statusOf = ({ choices, status }, i) => status?.[i] ?? choices?.[i].status;
 const isPlayed = ({ realised }) => realised.cost.some(isNumber) || realised.reward.some(isNumber);
 
 /** Whether the cost keeps to the budget, in a few words, and of what kind that is. */
 function verdict(data, i) {
   const { budgets, realised, forecast } = data;
-  const slip = 0.0005 * Math.max(...budgets.map(Math.abs));
-  const digits = digitsOf(budgets) + 1;
+  const isOver = (cost) => cost - budgets[i] > 1e-5 * Math.max(...budgets.map(Math.abs)); // data have six digits
+  const over = (cost) => {
+    const text = fixed(cost - budgets[i], digitsOf(budgets) + 1);
+    return `over by ${Number(text) ? text : brief(cost - budgets[i])}`;
+  };
+  const [paid, low, foretold] = [realised.cost[i], realised.cost_low[i], forecast?.cost[i]];
   if (statusOf(data, i) === "INFEASIBLE") return ["cheapest is played", "some"];
-  if (!isNumber(realised.cost[i])) {
-    if (isPlayed(data) || !isNumber(forecast?.cost[i])) return ["not measured", "plain"];
-    const over = forecast.cost[i] - budgets[i];
-    return over <= slip ? ["forecast: kept", "plain"] : [`forecast: over by ${fixed(over, digits)}`, "some"];
+  if (!isNumber(paid)) {
+    if (isPlayed(data) || !isNumber(foretold)) return ["not measured", "plain"];
+    return isOver(foretold) ? [`forecast only: ${over(foretold)}`, "some"] : ["forecast only: kept", "plain"];
   }
-  const over = realised.cost[i] - budgets[i];
-  const low = realised.cost_low[i] ?? realised.cost[i];
-  if (over <= slip) return ["budget kept", "good"];
-  return low > budgets[i] ? [`over by ${fixed(over, digits)}`, "bad"] : ["within noise", "plain"];
+  if (!isOver(paid)) return ["budget kept", "good"];
+  return isOver(low ?? paid) ? [over(paid), "bad"] : [`${over(paid)}, within noise`, "plain"];
 }
 
 /** The mixture as a bar of two parts, with what each does. */
@@ -108,11 +115,11 @@ function tilesOf(data, digits) {
   if (isPlayed(data)) {
     made.push([tile("Realised cost", "t-realised"), (i) => [cost(realised.cost[i]), ends(realised, "cost", i, cost)]]);
     made.push([tile("Realised reward", "t-realised"), (i) => [brief(realised.reward[i]), ends(realised, "reward", i, brief)]]);
-    if (forecast) made.push([tile("Forecast", "t-promised"), (i) => [brief(forecast.reward[i]), `reward, at cost ${cost(forecast.cost[i])}`]]);
+    if (forecast) made.push([tile("Forecast", "t-forecast"), (i) => [brief(forecast.reward[i]), `reward, at cost ${cost(forecast.cost[i])}`]]);
     else if (choices) made.push([tile("Promised", "t-promised"), (i) => [brief(choices[i].reward), `reward, at cost ${cost(choices[i].cost)}`]]);
   } else if (forecast) {
-    made.push([tile("Forecast cost", "t-promised"), (i) => [cost(forecast.cost[i]), ends(forecast, "cost", i, cost) || "not played"]]);
-    made.push([tile("Forecast reward", "t-promised"), (i) => [brief(forecast.reward[i]), ends(forecast, "reward", i, brief) || "not played"]]);
+    made.push([tile("Forecast cost", "t-forecast"), (i) => [cost(forecast.cost[i]), ends(forecast, "cost", i, cost) || "not played"]]);
+    made.push([tile("Forecast reward", "t-forecast"), (i) => [brief(forecast.reward[i]), ends(forecast, "reward", i, brief) || "not played"]]);
   }
   return {
     node: html("dl", { class: "tiles" }, ...made.map(([one]) => one.node)),
@@ -220,7 +227,7 @@ function mountDial(host, data) {
     range.setAttribute("aria-valuetext", `budget ${asked}`);
     chip.textContent = word;
     chip.className = `chip ${kind}`;
-    status.textContent = WORDS[statusOf(data, i)] ?? "";
+    status.textContent = statusWords(data, i);
     const [low, high] = [realised.cost_low[i], realised.cost_high[i]];
     const between = isNumber(low) && isNumber(high) ? ` (${cost(low)} to ${cost(high)})` : "";
     const told = isPlayed(data)

@@ -45,7 +45,8 @@ function fixed(value, digits = 2) {
 function brief(value) {
   if (!isNumber(value)) return "–";
   const size = Math.abs(value);
-  return fixed(value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 || size === 0 ? 2 : size >= 0.1 ? 3 : 4);
+  if (size === 0) return fixed(0);
+  return size >= 1e-4 ? fixed(value, clamp(2 - Math.floor(Math.log10(size)), 0, 5)) : value.toPrecision(2).replaceAll("-", "−");
 }
 
 /** As many digits as budgets need to be told apart: two at least, but for large ones. */

@@ -1,0 +1,140 @@
+"""The folder of a training run or a policy, and the environment that it is played in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymnasium.envs.registration import EnvSpec
+
+from bmdp.data import TransitionBatch
+from bmdp.envs.slots import find_spec
+from bmdp.errors import ConfigError, StoreError
+from bmdp.policies import BudgetedPolicy, CalibratedPolicy, load_policy
+from bmdp.storage import POLICY, SPEC
+
+if TYPE_CHECKING:
+    from bmdp.learn.spec import EnvConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """All that a folder holds, and the environment to play in."""
+
+    folder: Path
+    policy: BudgetedPolicy | None
+    env: EnvSpec | None
+    notes: Sequence[str] = ()
+    header: dict[str, Any] = field(default_factory=dict)  # spec.json
+    gammas: tuple[float, float] | None = None  # of rewards and costs
+    batch: TransitionBatch | None = None
+    records: Sequence[dict[str, Any]] = ()
+    prediction: dict[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the folder, and what is in it."""
+        name = self.folder.resolve().name
+        if self.header.get("kind") == "data":
+            return f"{name}: a policy learned from a log"
+        kind = "a calibrated policy" if isinstance(self.policy, CalibratedPolicy) else "a policy"
+        return f"{name}: {kind} for {self.env.id}" if self.env else f"{name}: {kind}"
+
+
+def is_run(folder: Path) -> bool:
+    """Returns whether a folder is that of a training run or of a policy."""
+    if (folder / SPEC).is_file():
+        try:
+            return bool(json.loads((folder / SPEC).read_text()).get("kind") != "experiment")
+        except (ValueError, AttributeError):
+            return True  # a damaged run: opening it says what is wrong
+    return (folder / POLICY).is_file()
+
+
+def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]) -> Opened:
+    """Returns what the folder of a run or a policy holds; the rest is as for `environment_of`.
+
+    Raises:
+        StoreError: if there is no run and no policy, or it is damaged.
+        ConfigError: if an environment that was asked for is not there, or does not take its
+            settings. One that only the folder names is done without, with a note.
+    """
+    if not is_run(folder):
+        raise StoreError(
+            f"{folder} is no training run and no policy: it has no {SPEC} or {POLICY}."
+        )
+    own, found = _open_run(folder) if (folder / SPEC).is_file() else (None, {})
+    policy = found.pop("policy") if found else load_policy(folder)
+    notes = found.pop("notes", [])
+    try:
+        spec = environment_of(policy, own, env, settings)
+    except ConfigError as error:
+        if env is not None or settings:
+            raise
+        notes, spec = [*notes, f"It was not played: {error}"], None
+    return Opened(folder, policy, spec, notes, **found)
+
+
+def _open_run(folder: Path) -> tuple[EnvConfig | None, dict[str, Any]]:
+    from bmdp.learn.runs import RunFolder, spec_of
+
+    run, notes = RunFolder(folder), list[str]()
+    spec = spec_of(run)  # imports the modules that a policy needs
+    places = sorted(folder.glob("round-*"))
+    batches = [b for i in range(len(places)) if (b := run.batch(i)) is not None]
+    policies = [place for place in (folder, *reversed(places)) if (place / "policy").exists()]
+    if not run.is_done:
+        last = f" of {policies[0].name}" if policies and policies[0] != folder else ""
+        have = f"this is the policy{last}" if policies else "there is no policy yet"
+        notes.append(f"The run is not finished: {have}. `bmdp fit --resume {folder}` goes on.")
+    gamma, cost_gamma = spec.learner.gamma, spec.learner.cost_gamma
+    return spec.env, {
+        "policy": load_policy(policies[0] / "policy") if policies else None,
+        "notes": notes,
+        "header": run.header,
+        "gammas": (gamma, gamma if cost_gamma is None else cost_gamma),
+        "batch": TransitionBatch.concatenate(batches) if batches else None,
+        "records": run.records(),
+        "prediction": run.prediction(),
+    }
+
+
+def environment_of(
+    policy: BudgetedPolicy | None,
+    own: EnvConfig | None,
+    env: str | EnvSpec | None,
+    settings: Sequence[str],
+) -> EnvSpec | None:
+    """Returns the environment to play a policy in, if there is one.
+
+    Args:
+        policy: a calibrated one names the environment of its certificate.
+        own: that of its run.
+        env: id or short name of another; None for its own.
+        settings: changes of the environment, such as `env.height=5`.
+
+    Raises:
+        ConfigError: if there is no such environment, or it does not take its settings, or there are
+            settings of none.
+    """
+    from bmdp.learn.spec import EnvConfig, with_env_setting  # torch takes long to import
+
+    if isinstance(env, EnvSpec):
+        return find_spec(env)
+    config = own if env is None else EnvConfig(env)
+    if config is None and isinstance(policy, CalibratedPolicy):
+        config = EnvConfig(policy.certificate.env)
+        for name, value in json.loads(policy.certificate.settings).items():
+            # Those of the registration, which it has anyway.
+            if name != "max_episode_steps" and not str(value).startswith("<"):
+                config = with_env_setting(config, f"env.{name}={json.dumps(value)}")
+    if config is None:
+        if settings:
+            raise ConfigError(f"settings need an environment: give --env ENV; got {settings[0]!r}.")
+        return None
+    for text in settings:
+        config = with_env_setting(config, text)
+    return config.spec()
