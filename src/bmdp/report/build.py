@@ -27,8 +27,7 @@ from bmdp.storage import replace_folder
 REPORT = "report"
 """The folder of a report in that of what it is about."""
 
-MOST_BYTES = 6_000_000
-"""Of a page."""
+MOST_BYTES = 6_000_000  # of a page
 
 _PAGE, _FIGURES, _TABLES = "index.html", "figures", "tables"
 _SUFFIXES = {_FIGURES: {".svg", ".png", ".gif"}, _TABLES: {".csv"}}

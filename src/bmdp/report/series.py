@@ -22,7 +22,7 @@ from bmdp.evaluation.statistics import Interval, mean_interval
 CONFIDENCE = 0.95
 
 Over = Literal["seeds", "episodes", "published"]
-"""What intervals are over."""
+"""The sample that intervals are over."""
 
 
 @dataclass(frozen=True, eq=False)
