@@ -7,10 +7,10 @@ import bmdp
 from bmdp import TransitionBatch
 from bmdp.envs import corridors
 from bmdp.learn.runs import RunFolder
-from bmdp.learn.spec import plain
 from bmdp.paper import corridors_exploration as experiment
 from bmdp.policies import RandomBudgetedPolicy
 from bmdp.policies.exploring import ExploringPolicy
+from bmdp.settings import plain
 from pieces import (
     check_evaluation,
     piece,

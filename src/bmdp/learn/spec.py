@@ -26,7 +26,6 @@ from bmdp.learn.learners import (
     of_kind,
 )
 from bmdp.models.regressor import REGRESSORS, Regressor
-from bmdp.settings import plain as plain
 
 _KINDS = {cls.__name__: cls for cls in LEARNERS}
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}
@@ -169,7 +168,7 @@ def to_json(spec: TrainingSpec) -> dict[str, Any]:
             f"learner.model must be marked with @register_regressor to be written down; got a "
             f"{model.__name__}."
         )
-    return dict(plain(spec))
+    return dict(settings.plain(spec))
 
 
 def from_json(value: Any) -> TrainingSpec:

@@ -22,7 +22,7 @@ from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, PolicyError
 from bmdp.evaluation import Evaluation, calibrate, evaluate, mean_interval, play_members
 from bmdp.frontier import hull_mixture
-from bmdp.learn.spec import EnvConfig, plain
+from bmdp.learn.spec import EnvConfig
 from bmdp.paper.runner import Piece, Work
 from bmdp.paper.scenes import episode_of, first_state, layout_of, played, rounded, task_of
 from bmdp.paper.training import playable
@@ -30,6 +30,7 @@ from bmdp.policies.hull import HullPolicy, HullRule, augmented_actions
 from bmdp.policies.policy import BudgetedPolicy, Policy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.randomness import named_generator
+from bmdp.settings import plain
 
 
 @dataclass(frozen=True)

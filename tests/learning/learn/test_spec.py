@@ -19,7 +19,7 @@ from bmdp.learn import (
     preset,
 )
 from bmdp.learn.presets import PRESETS
-from bmdp.learn.spec import from_json, plain, to_json, with_env_setting, with_setting
+from bmdp.learn.spec import from_json, to_json, with_env_setting, with_setting
 from bmdp.models import (
     EncoderNet,
     ForestModel,
@@ -29,6 +29,7 @@ from bmdp.models import (
     Regression,
     TableModel,
 )
+from bmdp.settings import plain
 from training import SPEC
 
 
