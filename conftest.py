@@ -1,8 +1,13 @@
 """Tests repeat themselves; `--hypothesis-profile=explore` draws new examples at every run."""
 
 import os
+from pathlib import Path
 
 from hypothesis import settings
+
+# Helpers of tests are imported by their names; as modules with examples they would be imported a
+# second time, under another name.
+collect_ignore = [str(path) for path in (Path(__file__).parent / "tests").glob("*.py")]
 
 # Tests run side by side, so that one of them need not use all cores; numba's threads, which torch
 # takes for its own number, would wait for each other.
