@@ -92,7 +92,11 @@ def test_the_two_way_road_is_compared_measured_and_drawn(tmp_path):
         ("driving", lambda r: [r["row"]["batch_ratio"], r["row"]["single_ratio"]]),
         ("exact", lambda r: [r["row"]["ratio_to_parts"]]),
         ("learning", lambda r: [r["decisions_per_second"], r["act_milliseconds"]]),
-        ("workers", lambda r: [s for row in r["target_step"] for s in row["seconds"]]),
+        pytest.param(
+            "workers",
+            lambda r: [s for row in r["target_step"] for s in row["seconds"]],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_benchmarks_of_speed_note_what_they_measure(tmp_path, name, read):

@@ -13,8 +13,13 @@ from pages.reading import PAGES, ROOT, PageError, read_makefile, read_page
 from pages.rules import small
 from pages.running import Reader, follow_page
 
+LONG = ("results.md",)  # runs and reports all experiments
+BY_LENGTH = [
+    pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page for page in PAGES
+]
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+@pytest.mark.parametrize("page", BY_LENGTH, ids=lambda page: page.name)
 def test_what_a_page_tells_to_type_works(page, tmp_path, monkeypatch):
     follow_page(page, tmp_path, monkeypatch)
 
