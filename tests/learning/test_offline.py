@@ -542,8 +542,8 @@ def test_intervals_by_weights_cover_as_often_as_they_say():
 
 
 def test_fitted_intervals_cover_as_often_as_they_say():
-    n_covered, ratio = coverage(FITTED, 40, 100, 2, n_bootstrap=20)
-    assert_covered(n_covered, 40, 0.93)
+    n_covered, ratio = coverage(FITTED, 100, 100, 2, n_bootstrap=20)
+    assert_covered(n_covered, 100, 0.93)
     assert ((ratio > 1.6) & (ratio < 2.8)).all(), ratio
 
 
