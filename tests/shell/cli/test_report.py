@@ -92,6 +92,17 @@ def test_json_has_the_page_answers_and_notes(experiment):
     assert result.stderr.endswith("note: seed 1 is not finished.\n")
 
 
+def test_a_log_has_forecasts_of_cost_and_reward_printed(runs):
+    result = run("report", runs / "log", columns=200)
+    assert result.exit_code == 0
+    heads = next(line for line in result.stdout.splitlines() if "asked" in line)
+    assert [head.strip() for head in heads.strip("┃").split("┃")] == [
+        "asked",
+        "forecast cost",
+        "forecast reward",
+    ]
+
+
 def test_an_environment_can_be_named(runs, tmp_path):
     out = tmp_path / "out"
     run_of = ("report", runs / "ferry/policy", "--out", out)

@@ -10,6 +10,7 @@ import pytest
 import bmdp
 import ferries
 from bmdp.envs import ScriptedPolicy
+from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, StoreError
 from bmdp.frontier import upper_frontier
 from bmdp.learn import LagrangianConfig, train_from_data
@@ -241,6 +242,20 @@ def test_the_true_frontier_is_shown_if_it_is_known(runs):
     truth = upper_frontier([0.0, 0.6], [3.0, 9.0])
     found = told(runs / "ferry", n_episodes=5, truth=truth)
     assert found.dials[0]["truth"] == {"costs": [0.0, 0.6], "rewards": [3.0, 9.0]}
+
+
+def test_the_optimum_is_told_of_where_it_is_known_and_the_policy_is_played(runs, monkeypatch):
+    asked = []
+
+    def known(spec):
+        asked.append(spec.id)
+        return TrueFrontier(upper_frontier([0.0, 0.6], [3.0, 9.0]), 0.1, {}), "by hand"
+
+    monkeypatch.setattr("bmdp.report.run.known_frontier", known)
+    assert told(runs / "ferry", n_episodes=5).dials[0]["truth"]["rewards"] == [3.0, 9.0]
+    assert asked == [ferries.ENV.rpartition(":")[2]]
+    assert "truth" not in told(runs / "ferry", n_episodes=0).dials[0]
+    assert len(asked) == 1
 
 
 def test_a_run_that_was_killed_tells_what_is_there(tmp_path):
