@@ -33,9 +33,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -55,8 +55,7 @@ from bmdp.learn.evaluation import Parts, split_episodes
 from bmdp.learn.explore import OnRunRecord, Rounds, RunRecord
 from bmdp.learn.fit import torch_device
 from bmdp.learn.learners import Learner
-from bmdp.learn.spec import TrainingSpec, to_json
-from bmdp.learn.spec import data_notes as data_notes
+from bmdp.learn.spec import TrainingSpec, data_notes, from_json, to_json
 from bmdp.policies.policy import Policy, load_policy
 from bmdp.randomness import stream_key
 from bmdp.storage import (
@@ -72,6 +71,7 @@ from bmdp.storage import (
     written,
 )
 
+T = TypeVar("T")
 Row = dict[str, Any]
 """A line of records.jsonl."""
 
@@ -224,7 +224,8 @@ def resume(
     require_count("workers", workers, 1)
     run = RunFolder(folder)
     names = _Beginning.__dataclass_fields__.keys() & run.header.keys()
-    began = _read(run, _Beginning, {name: run.header[name] for name in names})
+    header = {name: run.header[name] for name in names}
+    began = _read(run, partial(settings.read, _Beginning), header)
     return _go_on(run, began, workers, device or began.device, on_record)
 
 
@@ -298,13 +299,12 @@ def spec_of(run: RunFolder) -> TrainingSpec:
     Raises:
         StoreError: if its settings are wrong.
     """
-    spec: TrainingSpec = _read(run, TrainingSpec, run.header.get("spec"))
-    return spec
+    return _read(run, from_json, run.header.get("spec"))
 
 
-def _read(run: RunFolder, annotation: Any, value: Any) -> Any:
+def _read(run: RunFolder, read: Callable[[Any], T], value: Any) -> T:
     try:
-        return settings.read(annotation, value)
+        return read(value)
     except ConfigError as error:
         raise StoreError(f"{run.path}/{SPEC} does not make sense: {error}") from error
 

@@ -24,7 +24,8 @@ from bmdp.learn import (
     train_from_data,
 )
 from bmdp.learn.evaluation import HeldOut, split_episodes
-from bmdp.learn.runs import RunFolder, data_notes
+from bmdp.learn.runs import RunFolder
+from bmdp.learn.spec import data_notes
 from bmdp.models import FrontierNet, KernelModel, Regression, TableModel
 from bmdp.policies import (
     MultiplierPolicy,
