@@ -30,7 +30,8 @@ __version__ = "0.2.0.dev0"
 _LEARNING = (
     "learn",
     *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
-    *("Prediction", "TrainingSpec", "explore", "fitted_evaluation", "preset"),
+    *("Fitted", "Forecast", "Prediction", "TrainingSpec"),
+    *("explore", "fit", "fitted_evaluation", "preset"),
 )
 """`bmdp.learn` and names of it. It is imported when one of them is asked for: it imports torch."""
 
@@ -49,6 +50,8 @@ __all__ = [
     "Evaluation",
     "FTQConfig",
     "FiniteBMDP",
+    "Fitted",
+    "Forecast",
     "Frontier",
     "LagrangianConfig",
     "LagrangianFTQ",
@@ -70,6 +73,7 @@ __all__ = [
     "evaluate_offline",
     "exact",
     "explore",
+    "fit",
     "fitted_evaluation",
     "frontier",
     "hull_mixture",

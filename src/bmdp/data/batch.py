@@ -349,6 +349,10 @@ _READERS = {
 }
 
 
+SUFFIXES = tuple(_READERS)
+"""Endings of the files that `load_batch` reads."""
+
+
 def load_batch(
     path: AnyPath, columns: Columns | None = None, discretise: Discretise | None = None
 ) -> TransitionBatch:

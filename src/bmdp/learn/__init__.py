@@ -3,10 +3,12 @@
 Importing this package imports torch.
 """
 
+from bmdp.learn.auto import fit
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Prediction, fitted_evaluation
 from bmdp.learn.explore import ExplorationResult, explore
 from bmdp.learn.fit import Backward, Iterations
+from bmdp.learn.fitted import Candidate, Fitted, Forecast
 from bmdp.learn.learners import (
     BFTQ,
     FTQ,
@@ -24,10 +26,13 @@ __all__ = [
     "FTQ",
     "BFTQConfig",
     "Backward",
+    "Candidate",
     "EnvConfig",
     "Exploration",
     "ExplorationResult",
     "FTQConfig",
+    "Fitted",
+    "Forecast",
     "Iterations",
     "LagrangianConfig",
     "LagrangianFTQ",
@@ -35,6 +40,7 @@ __all__ = [
     "TrainingSpec",
     "collect",
     "explore",
+    "fit",
     "fitted_evaluation",
     "preset",
     "resume",

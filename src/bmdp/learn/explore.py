@@ -211,7 +211,7 @@ class Rounds:
             )
         if policy is None:
             policy = learner_of(learner).fit(
-                _with_bonus(batch, bonus) if bonus > 0 else batch,
+                with_bonus(batch, bonus) if bonus > 0 else batch,
                 seed=round_seed(self.seed, number) if explores else self.seed,
                 device=self.device,
                 on_record=lambda record: self.note(self._of_round(number, record)),
@@ -283,7 +283,8 @@ def count_bonus(batch: TransitionBatch, weight: float) -> FloatArray:
     return bonus
 
 
-def _with_bonus(batch: TransitionBatch, weight: float) -> TransitionBatch:
+def with_bonus(batch: TransitionBatch, weight: float) -> TransitionBatch:
+    """Returns a batch whose rewards are raised by `count_bonus`."""
     columns = batch.to_arrays() | {"reward": batch.reward + count_bonus(batch, weight)}
     return TransitionBatch.from_arrays(columns, n_actions=batch.n_actions)
 

@@ -60,6 +60,7 @@ class BFTQConfig:
         caution: deviations over models by which rewards are lowered and costs raised, in place of
             cross-fitting. Below 0, what is unknown looks good.
         n_budgets: of the grid over the budget range.
+        budgets: of a grid that is not even, rising; they take the place of range and number.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in mean slopes
             of the frontiers of the data; see `HullRule`. 0 for no cap, as in the paper.
         costs_from_zero: whether Q_c below 0 is raised to 0; if not given, where no cost is
@@ -82,8 +83,15 @@ class BFTQConfig:
     n_budgets: int = 21
     slope_cap: float = 10.0
     costs_from_zero: bool | None = None
+    budgets: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.budgets:
+            for pair in zip(self.budgets, self.budgets[1:], strict=False):
+                require_rising("budgets", pair)
+            object.__setattr__(self, "budgets", tuple(map(float, self.budgets)))
+            object.__setattr__(self, "budget_range", (self.budgets[0], self.budgets[-1]))
+            object.__setattr__(self, "n_budgets", len(self.budgets))
         _check(self)
         require_count("n_budgets", self.n_budgets, 2)
         require_from_0("slope_cap", self.slope_cap)
@@ -93,6 +101,8 @@ class BFTQConfig:
     @property
     def beta_grid(self) -> FloatArray:
         """Budgets that can be handed on."""
+        if self.budgets:
+            return np.array(self.budgets)
         return np.linspace(*self.budget_range, self.n_budgets)
 
 

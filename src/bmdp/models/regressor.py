@@ -467,20 +467,23 @@ class LearnedQ:
     reward_unit: float  # that rewards were divided by
     cost_unit: float  # that costs were divided by
     caution: float = 0.0  # deviations over models by which Q_r is lowered and Q_c raised
+    clock: int = 0  # steps that the model is shown, as a last number of the state; 0 if none are
 
     @property
     def n_steps(self) -> int:
-        """Number of steps that have models of their own."""
-        return self.model.sizes.n_steps
+        """Number of steps that differ."""
+        return self.clock or self.model.sizes.n_steps
 
     def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
         rows = flat_states(states)
+        if self.clock:
+            rows = with_clock(rows, step, self.clock)
         require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
         rows = rows[:, self.shown]
         with torch.no_grad():
             embedded = self.model.embed(torch.from_numpy(rows).to(self.model.device))
-            found = self.model.read(embedded, min(step, self.n_steps - 1))
+            found = self.model.read(embedded, min(step, self.model.sizes.n_steps - 1))
             values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
             known = self.model.known(embedded)
         mask = np.broadcast_to(self.taken, values.shape[:1] + self.taken.shape)
@@ -497,6 +500,16 @@ class LearnedQ:
         """Returns the same, computed on a device."""
         model = self.model.select(list(range(self.model.sizes.n_members)))
         return replace(self, model=model.to(device))
+
+
+def with_clock(states: FloatArray, steps: IntArray | int, clock: int) -> FloatArray:
+    """States `[N, D]` with the step as one more number, from 0 to 1 at the last of the clock.
+
+    >>> with_clock(np.array([[7.0], [8.0]]), np.array([0, 5]), 10).tolist()
+    [[7.0, 0.0], [8.0, 0.5]]
+    """
+    share = np.minimum(np.broadcast_to(steps, len(states)), clock) / clock
+    return np.column_stack((np.asarray(states, np.float64), share))
 
 
 def placed(value: Any, device: str) -> Any:

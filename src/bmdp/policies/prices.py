@@ -10,7 +10,7 @@ constrained problem (Eq. 1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from bmdp.arrays import (
     IntArray,
     read_only,
     real_array,
+    require_finite,
     require_shape,
 )
 from bmdp.checks import require_from_0, require_rising
@@ -172,7 +173,9 @@ class PricedPolicy(QPolicy):
 class MultiplierPolicy(Policy):
     """Chooses a price that spends the budget, and carries it through the episode.
 
-    It chooses again when the dial is moved.
+    At the start of an episode it chooses by what prices cost on average over first states, where
+    that was measured: `costs` and `rewards`. When the dial is moved it chooses again, by what
+    prices are thought to cost from the state; so it does at the start, if nothing was measured.
 
     Paper: Beutler and Ross (1985), of the Lagrangian appendix, with values of every state instead
     of a calibration at the start.
@@ -191,13 +194,22 @@ class MultiplierPolicy(Policy):
     dial: PriceDial  # prices, and what their policies do, cost and earn
     low: float = 0.0  # least budget
     high: float = 1.0  # largest budget
+    costs: FloatArray = field(default_factory=lambda: np.empty(0))  # [M], measured, or none
+    rewards: FloatArray = field(default_factory=lambda: np.empty(0))  # [M], or none
 
     why_no_one_step_form = "carries a price that it chose at the start"
 
     def __post_init__(self) -> None:
+        """Checks the ends and what was measured, and makes arrays read-only."""
         if not isinstance(self.dial, PriceDial):
             raise ConfigError("MultiplierPolicy.dial must be a PriceDial.")
         require_rising("low and high", (self.low, self.high))
+        n_measured = len(self.dial.prices) if np.size(self.costs) else 0
+        for name in ("costs", "rewards"):
+            values = real_array(f"MultiplierPolicy.{name}", getattr(self, name))
+            require_shape(f"MultiplierPolicy.{name}", values, (n_measured,), "[M], or none")
+            require_finite(f"MultiplierPolicy.{name}", values)
+            object.__setattr__(self, name, read_only(values.astype(np.float64)))
 
     @property
     def budget_range(self) -> tuple[float, float]:
@@ -211,6 +223,15 @@ class MultiplierPolicy(Policy):
     def mixtures(self, points: PricedPoints, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
         """Returns which prices are chosen for budgets `[N]`, given what prices do at `N` states."""
         return best_mixtures(points.costs, points.rewards, np.minimum(budgets, self.high))
+
+    def first_mixtures(self, points: PricedPoints, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
+        """Returns the same at the start of an episode: by what was measured, if anything was."""
+        if not len(self.costs):
+            return self.mixtures(points, budgets)
+        costs, rewards = (
+            np.broadcast_to(v, points.costs.shape) for v in (self.costs, self.rewards)
+        )
+        return self.mixtures(PricedPoints(points.actions, costs, rewards), budgets)
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
         """Starts `N` episodes."""
@@ -255,7 +276,8 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
 
     def _choose(self, points: PricedPoints, going: IntArray) -> None:
         """Chooses prices for the budgets held."""
-        found = self._policy.mixtures(points, self._budgets[going])
+        choose = self._policy.first_mixtures if self._step == 0 else self._policy.mixtures
+        found = choose(points, self._budgets[going])
         uniforms = self._streams.take(going).uniforms(self._step, 1)[:, 0]
         self._numbers[going] = np.where(uniforms < found.p_upper, found.upper, found.lower)
         above = self._budgets[going] > self._budget_range[1]

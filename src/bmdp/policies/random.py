@@ -104,6 +104,39 @@ class RandomBudgetedPolicy(OneStepPolicy):
         return Decision(action, next_budgets[np.arange(len(action)), action], status)
 
 
+@storable
+@dataclass(frozen=True)
+class UniformPolicy(OneStepPolicy):
+    """Plays every action with the same chance, and hands the budget on as it is.
+
+    >>> UniformPolicy(3, 0.0, 1.0).decide([0, 0], 0.5, np.random.default_rng(0)).action.tolist()
+    [1, 0]
+    """
+
+    n_actions: int  # A, from 1 on
+    low: float  # least budget
+    high: float  # largest budget
+
+    def __post_init__(self) -> None:
+        require_count("n_actions", self.n_actions, 1)
+        require_rising("low and high", (self.low, self.high))
+
+    @property
+    def budget_range(self) -> tuple[float, float]:
+        """From `low` to `high`."""
+        return self.low, self.high
+
+    @property
+    def n_draws(self) -> int:
+        """One, for the action."""
+        return 1
+
+    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+        """Draws actions."""
+        action = np.minimum((uniforms[:, 0] * self.n_actions).astype(np.int64), self.n_actions - 1)
+        return Decision(action, budgets, np.full(len(action), BudgetStatus.TIGHT, np.int8))
+
+
 def _cut_beta(n: int, cut: FloatArray, uniforms: FloatArray) -> FloatArray:
     """Numbers of law Beta(n, n), conditioned to be `cut` at most, by inversion."""
     drawn: FloatArray = betaincinv(n, n, uniforms * betainc(n, n, cut))

@@ -1,0 +1,324 @@
+"""`bmdp.fit`: a dial on anyone's task, without a setting.
+
+The front door of the library: it reads the source, asks for what only a user can know, and hands
+over to the contest of candidates (`bmdp.learn.contest`). With a folder a fit is a run:
+
+    RUN/
+      spec.json            schema, what was asked for, seed, versions, machine, command and time;
+                           of a log also its files and checksum
+      steps/               whatever is done: the log or the rounds of exploring, candidates, curves
+      fitted.json          summary, candidates, forecast and notes
+      policy/              what is handed over
+      done                 an empty mark
+      lock                 of the process that writes here
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.envs.registration import EnvSpec
+
+from bmdp.checks import require_count, require_rising, require_share
+from bmdp.data import TransitionBatch
+from bmdp.data.batch import SUFFIXES, load_batches
+from bmdp.envs.slots import find_spec, open_slots
+from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.learn.collect import threads
+from bmdp.learn.contest import MINUTES, OnProgress, Terms, fit_env, fit_log
+from bmdp.learn.fitted import Fitted
+from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
+from bmdp.learn.shelf import Shelf
+from bmdp.randomness import stream_key
+from bmdp.storage import AnyPath, Header, arrays_hash, write_text
+
+STEPS, FITTED = "steps", "fitted.json"
+_LEAST_EPISODES = 50  # of an environment
+_LONGEST = 1_000  # steps of an episode, where neither the environment nor gamma has an end
+
+
+def fit(  # noqa: PLR0913
+    source: Any,
+    *,
+    gamma: float | None = None,
+    seed: int = 0,
+    budget_range: tuple[float, float] | None = None,
+    episodes: int | None = None,
+    minutes: float | None = None,
+    workers: int = 1,
+    device: str = "auto",
+    out: AnyPath | None = None,
+    on_progress: OnProgress = lambda share, text: None,
+    command: str = "",
+) -> Fitted:
+    """Learns a policy with a risk dial from a log, or by exploring an environment.
+
+    Everything that is not given is inferred, and told: see `Fitted`.
+
+    Args:
+        source: a `TransitionBatch`, a data frame, the path of a log or several, or an environment:
+            an id, a short name or a gymnasium `EnvSpec`.
+        gamma: discount of rewards and costs. It must be given for a log; an environment has its
+            own, or 1.
+        seed: of all that is random.
+        budget_range: budgets that the policy is to take, in discounted cost; from the least cost
+            that is known (or 0) to the largest that pays, if not given.
+        episodes: that are played in an environment; 5,000 if not given, or as many as there is time
+            for.
+        minutes: that it may take, about; 5 if not given.
+        workers: processes that play; any number plays the same episodes.
+        device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        out: a new folder, in which the fit is a run: it survives a kill (`bmdp.learn.resume`).
+        on_progress: called with the share that is done, from 0 to 1, and with what goes on.
+        command: that asked for it, to be written down.
+
+    Raises:
+        ConfigError: if a setting is wrong, or gamma is missing, or there is no such environment.
+        DataError: if the log cannot be read, or is empty.
+        EnvError: if the environment gives no cost, or fails.
+        StoreError: if the folder exists, or cannot be written.
+
+    >>> rng = np.random.default_rng(0)
+    >>> hurry = rng.integers(2, size=400)  # pays 10, and costs 1 half of the time
+    >>> costs, zeros = hurry * rng.integers(2, size=400), np.zeros(400)
+    >>> log = TransitionBatch(zeros, hurry, 10 * hurry, costs, zeros, zeros == 0)
+    >>> fitted = fit(log, gamma=0.9)
+    >>> fitted.policy.budget_range[0], fitted.candidates[0].name
+    (0.0, 'table')
+    """
+    asked = Asked(gamma, seed, budget_range, episodes, minutes, workers, device)
+    if out is not None:
+        require_new(Path(out))
+    found = read_source(source)
+    asked.check(found)
+    if out is None:
+        return _fit(found, asked, Shelf(None), on_progress)
+    header, batch = _header(found, asked, command), None
+    if not isinstance(found, EnvSpec):
+        batch = found.batch
+    return _go_on(RunFolder.create(out, header), found, asked, on_progress, batch)
+
+
+@dataclass(frozen=True)
+class Log:
+    """Transitions, and the files that they are from."""
+
+    batch: TransitionBatch
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Settings of `fit`, as they were given."""
+
+    gamma: float | None = None
+    seed: int = 0
+    budget_range: tuple[float, float] | None = None
+    episodes: int | None = None
+    minutes: float | None = None
+    workers: int = 1
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Checks all that can be checked without a source."""
+        stream_key(self.seed, "")
+        if self.gamma is not None:
+            require_share("gamma", self.gamma)
+        if self.budget_range is not None:
+            require_rising("budget_range", self.budget_range)
+            object.__setattr__(self, "budget_range", tuple(map(float, self.budget_range)))
+        if self.episodes is not None:
+            require_count("episodes", self.episodes, _LEAST_EPISODES)
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ConfigError(f"minutes must be above 0 and finite; got {self.minutes}.")
+        require_count("workers", self.workers, 1)
+        object.__setattr__(self, "device", checked_device(self.device))
+
+    def check(self, source: Log | EnvSpec) -> None:
+        """Checks that the settings are of use for a source.
+
+        Raises:
+            ConfigError: if one is missing, or is of no use.
+        """
+        if isinstance(source, EnvSpec):
+            return
+        if self.gamma is None:
+            raise ConfigError(
+                "gamma must be given for a log, which does not say how rewards and costs are "
+                "discounted: 1 if an episode counts as a whole, 0.99 or so if it has no end."
+            )
+        if self.episodes is not None:
+            raise ConfigError("episodes are for exploring; a log has the episodes it has.")
+
+    def terms(self, gamma: float) -> Terms:
+        """The settings of a contest."""
+        minutes = MINUTES if self.minutes is None else float(self.minutes)
+        return Terms(gamma, self.seed, self.budget_range, minutes, self.workers, self.device)
+
+
+def read_source(source: Any) -> Log | EnvSpec:
+    """Returns the transitions of a log, or the specification of an environment.
+
+    Raises:
+        DataError: if it is neither, or the log cannot be read.
+        ConfigError: if there is no such environment.
+        StoreError: if there is no such file.
+
+    >>> read_source("corridors").id
+    'bmdp/Corridors-v0'
+    """
+    if isinstance(source, TransitionBatch):
+        return Log(source)
+    if isinstance(source, EnvSpec):
+        return find_spec(source)
+    if isinstance(source, str) and not _is_path(source):
+        return find_spec(source)
+    if isinstance(source, str | os.PathLike):
+        return Log(load_batches([source]), (os.path.abspath(source),))
+    if isinstance(source, Sequence) and source and all(_is_pathlike(one) for one in source):
+        return Log(load_batches(source), tuple(map(os.path.abspath, source)))
+    if hasattr(source, "columns"):
+        return Log(TransitionBatch.from_pandas(source))
+    raise DataError(
+        "source must be a TransitionBatch, a data frame, the path of a log, or an environment; "
+        f"got {type(source).__name__}."
+    )
+
+
+def _is_pathlike(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text names a file rather than an environment."""
+    return Path(text).suffix.lower() in SUFFIXES or Path(text).is_file()
+
+
+def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
+    if not isinstance(source, EnvSpec):
+        assert asked.gamma is not None
+        return fit_log(source.batch, asked.terms(asked.gamma), shelf, on_progress)
+    slots = open_slots(source)
+    facts = slots.facts
+    slots.close()
+    gamma = facts.gamma if asked.gamma is None else asked.gamma
+    if facts.horizon is None and source.max_episode_steps is None:
+        source = replace(source, max_episode_steps=_most_steps(gamma))
+    return fit_env(source, asked.episodes, asked.terms(gamma), shelf, on_progress)
+
+
+def _most_steps(gamma: float) -> int:
+    """Steps after which an episode that has no end is cut off: what follows hardly counts."""
+    if gamma in (0, 1):
+        return _LONGEST
+    return min(_LONGEST, max(50, math.ceil(math.log(0.01) / math.log(gamma))))
+
+
+def _header(source: Log | EnvSpec, asked: Asked, command: str) -> Header:
+    """Content of spec.json."""
+    told: dict[str, Any]
+    if isinstance(source, EnvSpec):
+        told = {"env": source.id, "settings": dict(source.kwargs)}
+        try:
+            json.dumps(told)
+        except TypeError as error:
+            raise ConfigError(
+                f"the settings of {source.id} cannot be written down: {error}."
+            ) from error
+    else:
+        sha256 = arrays_hash(source.batch.to_arrays())
+        told = {"files": list(source.files), "transitions": len(source.batch), "sha256": sha256}
+    return {
+        "kind": "fit",
+        "command": command,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "source": told,
+        "asked": {
+            "gamma": asked.gamma,
+            "budget_range": asked.budget_range and list(asked.budget_range),
+            "episodes": asked.episodes,
+            "minutes": asked.minutes,
+        },
+        "seed": int(asked.seed),
+        "device": asked.device,
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+def _go_on(
+    run: RunFolder,
+    source: Log | EnvSpec | None,
+    asked: Asked,
+    on_progress: OnProgress,
+    batch: TransitionBatch | None,
+) -> Fitted:
+    """Does what is still to do in the folder of a run."""
+    shelf = Shelf(run.path / STEPS)
+    with run.locked(), threads(int(run.header["threads"])):
+        if source is None or batch is not None:
+            kept = shelf.batch("log", lambda: _given(batch, run.path))
+            source = Log(kept)
+        fitted = _fit(source, asked, shelf, on_progress)
+        write_text(run.path / FITTED, json.dumps(fitted.as_dict(), indent=1))
+        run.finish(fitted.policy)
+    return fitted
+
+
+def _given(batch: TransitionBatch | None, path: Path) -> TransitionBatch:
+    if batch is None:
+        raise StoreError(f"{path} does not hold the log that the run began with: begin anew.")
+    return batch
+
+
+def resume_fit(
+    run: RunFolder, *, workers: int, device: str | None, on_progress: OnProgress
+) -> Fitted:
+    """Goes on with a fit that was interrupted; one that is finished is read.
+
+    Raises:
+        StoreError: if the folder is damaged, or being worked on.
+    """
+    if run.is_done:
+        return read_fitted(run)
+    header = run.header
+    try:
+        told, given = header["source"], header["asked"]
+        ends = given["budget_range"] and tuple(given["budget_range"])
+        asked = Asked(
+            given["gamma"],
+            header["seed"],
+            ends,
+            given["episodes"],
+            given["minutes"],
+            workers,
+            device or header["device"],
+        )
+        source = None
+        if "env" in told:
+            source = replace(find_spec(told["env"]), kwargs=told["settings"])
+    except (KeyError, TypeError, ConfigError) as error:
+        raise StoreError(f"{run.path} does not make sense: {error}.") from error
+    return _go_on(run, source, asked, on_progress, None)
+
+
+def read_fitted(run: RunFolder) -> Fitted:
+    """Returns what a finished fit handed over.
+
+    Raises:
+        StoreError: if its files are damaged.
+    """
+    try:
+        found = json.loads((run.path / FITTED).read_text())
+        return Fitted.from_dict(found, run.final_policy())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{run.path / FITTED} is damaged: {error}.") from error

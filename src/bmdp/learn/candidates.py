@@ -1,0 +1,187 @@
+"""Candidates of `bmdp.fit`: regressors and dials that are tried on the same transitions.
+
+A *recipe* says how a dial is learned. A *dial* is what came of it: a policy, and *members* of it,
+each the policy at one inner budget: a price of cost, or a budget of BFTQ. What members cost and
+earn from the start of an episode is found by evidence (`bmdp.learn.evidence`), and a budget is then
+spent by a coin between two neighbours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bmdp.arrays import FloatArray
+from bmdp.data import TransitionBatch
+from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ
+from bmdp.learn.natures import Nature, first_prices, refined_prices, some_episodes
+from bmdp.models.forest import ForestModel
+from bmdp.models.kernel import KernelModel
+from bmdp.models.regressor import LearnedQ, Regressor
+from bmdp.models.table import TableModel
+from bmdp.policies.hull import HullPolicy
+from bmdp.policies.prices import PriceDial
+from bmdp.randomness import named_generator
+
+N_MEMBERS = 20
+"""Members of a dial."""
+
+_N_FIRST = 13  # prices that are tried at first, over six powers of 10
+_MOST_ROWS = 10_000  # that place prices
+_N_BUDGETS = 9  # of an even grid that is joined to where members lie
+_N_STARTS = 1000  # first states at which members are asked
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A regressor, and what is learned with it."""
+
+    name: str
+    model: Regressor
+    dial: Literal["prices", "budgets"] = "prices"
+    ensemble: int = 1  # models that check each other
+    caution: float = 0.0  # deviations over models, in place of cross-fitting
+
+
+@dataclass(frozen=True, eq=False)
+class Dial:
+    """A policy that was learned, and its members."""
+
+    recipe: Recipe
+    policy: PriceDial | HullPolicy
+    members: FloatArray  # [M], inner budgets, from the cheapest member to the dearest
+    seconds: float
+
+    @property
+    def slopes(self) -> FloatArray:
+        """Rewards that a unit of cost is worth between neighbours, `[M - 1]`, as prices say."""
+        if not isinstance(self.policy, PriceDial):
+            return np.ones(len(self.members) - 1)
+        high = self.policy.prices[:-1]
+        slopes: FloatArray = np.sqrt(high * np.maximum(self.policy.prices[1:], high / 4))
+        return slopes
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Transitions to learn from, and what is known of them."""
+
+    batch: TransitionBatch
+    nature: Nature
+    gamma: float
+    seed: int
+    device: str = "auto"
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Random numbers for a purpose."""
+        return named_generator(self.seed, name)
+
+    def starts(self) -> NDArray[Any]:
+        """First states of some episodes."""
+        return self.batch.state[self.batch.starts()][:_N_STARTS]
+
+
+def recipes(nature: Nature, n_numbers: int) -> tuple[Recipe, ...]:
+    """Returns the regressors to try with prices, the quick ones first."""
+    forest, kernel = Recipe("forest", ForestModel()), Recipe("kernel", KernelModel())
+    if nature.n_states is not None:
+        table = Recipe("table", TableModel())
+        return (table,) if n_numbers == 1 else (table, forest, kernel)
+    return (
+        forest,
+        kernel,
+        Recipe("kernels that check each other", KernelModel(), ensemble=3),
+        Recipe("cautious kernels", KernelModel(100), ensemble=5, caution=0.5),
+    )
+
+
+def budgeted(recipe: Recipe, costs: FloatArray) -> tuple[Recipe, FloatArray]:
+    """Returns the paper's dial with the regressor of another, and its budgets.
+
+    Budgets lie where members of the other one lie, which is where its frontier bends, and between
+    those that are far apart.
+    """
+    low, high = min(0.0, float(costs[0])), float(costs[-1])
+    high = high if high > low else low + 1.0
+    grid = np.union1d(np.append(costs, low), np.linspace(low, high, _N_BUDGETS))
+    far = np.append(True, np.diff(grid) > 1e-3 * (high - low))
+    named = replace(recipe, name=f"{recipe.name}, BFTQ", dial="budgets")
+    return named, grid[far & (grid <= high)]
+
+
+def quick_recipe(nature: Nature) -> Recipe:
+    """The recipe of explorers, and of the prices that are worth trying."""
+    if nature.n_states is not None:
+        return Recipe("table", TableModel())
+    return Recipe("quick forest", ForestModel(trees=10, leaf=10))
+
+
+def learned(
+    recipe: Recipe,
+    lesson: Lesson,
+    inner: FloatArray,
+    on_record: Callable[[Any], None] = lambda record: None,
+) -> Dial:
+    """Returns the dial of a recipe.
+
+    Args:
+        recipe: what is learned.
+        lesson: from which transitions.
+        inner: prices, falling; or budgets, rising.
+        on_record: called after every iteration.
+    """
+    begin = time.perf_counter()
+    nature = lesson.nature
+    batch = nature.shown(lesson.batch)
+    how: dict[str, Any] = {
+        "gamma": lesson.gamma,
+        "model": recipe.model,
+        "schedule": nature.schedule,
+        "ensemble": recipe.ensemble,
+        "caution": recipe.caution,
+    }
+    fit: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device, "on_record": on_record}
+    policy: PriceDial | HullPolicy
+    if recipe.dial == "prices":
+        priced = LagrangianFTQ(LagrangianConfig(prices=tuple(inner), **how)).fit(batch, **fit)
+        policy = priced.dial  # type: ignore[union-attr]
+        members = np.arange(len(inner), dtype=np.float64)
+    else:
+        config = BFTQConfig(budgets=tuple(inner), **how)
+        policy = BFTQ(config).fit(batch, **fit)
+        members = inner
+    return Dial(recipe, policy, members, time.perf_counter() - begin)
+
+
+def placed_prices(lesson: Lesson, n: int = N_MEMBERS) -> FloatArray:
+    """Returns prices where they make a difference, by a quick look at some of the episodes."""
+    prices = first_prices(lesson.batch, _N_FIRST)
+    if len(prices) == 1:
+        return prices
+    if lesson.nature.n_states is None:
+        rng = lesson.generator("auto/prices")
+        lesson = replace(lesson, batch=some_episodes(lesson.batch, _MOST_ROWS, rng))
+    for _ in range(2):
+        dial = learned(quick_recipe(lesson.nature), lesson, prices)
+        prices = refined_prices(prices, promised(dial, lesson)[:, 0], n)
+    return prices
+
+
+def promised(dial: Dial, lesson: Lesson) -> FloatArray:
+    """Costs and rewards `[M, 2]` that members promise themselves at the first states."""
+    assert isinstance(dial.policy, PriceDial)
+    points = dial.policy.at_step(0).points(lesson.nature.shown_states(lesson.starts(), 0))
+    return np.column_stack((points.costs.mean(axis=0), points.rewards.mean(axis=0)))
+
+
+def played(dial: Dial, nature: Nature) -> PriceDial | HullPolicy:
+    """Returns the policy as it is played: it counts the steps that it was shown."""
+    q = dial.policy.q_function
+    if nature.clock == 0 or not isinstance(q, LearnedQ):
+        return dial.policy
+    return replace(dial.policy, q_function=replace(q, clock=nature.clock))

@@ -1,0 +1,321 @@
+"""Evidence of what a dial costs and earns, and the choice among several.
+
+Episodes say what each member of a dial costs and earns from the start of an episode: by a fitted
+evaluation of a log (Eq. 6), or by playing where there is a simulator. The *curve* of a dial follows
+its members from the cheapest to the dearest. It is not the frontier of their points, which would
+pick the luckiest of them.
+
+The rule that chooses: the dial whose curve earns the most, on average over budgets that are spread
+evenly from the least to the largest cost of all candidates. Where a budget is below the cheapest
+member, that one is played, and what it overspends is taken off at three times the mean slope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
+from sklearn.isotonic import isotonic_regression
+from sklearn.neighbors import NearestNeighbors
+
+from bmdp.arrays import FloatArray, IntArray
+from bmdp.data import TransitionBatch
+from bmdp.errors import BmdpError, EnvError
+from bmdp.learn.candidates import Dial, Lesson, played
+from bmdp.learn.collect import collect
+from bmdp.learn.evaluation import Terms, evaluate_policy
+from bmdp.learn.natures import returns
+from bmdp.models.regressor import Regressor, Scaling
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
+
+N_GROUPS = 5
+"""Groups of episodes, one of which is left out at a time."""
+
+_N_BUDGETS = 21  # at which curves are compared
+_STEEP = 3.0  # mean slopes that overspending costs
+_NEAREST, _N_ASKED = 50, 2_000  # rows near a state, and states at which a policy is asked
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Costs and rewards of the `M` members of a dial, from the start of an episode."""
+
+    cost: FloatArray  # [M]
+    reward: FloatArray  # [M]
+    cost_error: FloatArray  # [M], standard errors; NaN if they are not known
+    reward_error: FloatArray  # [M]
+    counts: FloatArray  # [M], episodes that say so
+
+    def take(self, members: IntArray) -> Curve:
+        """Returns the curve of some of the members; they may repeat."""
+        return Curve(*(getattr(self, f.name)[members] for f in fields(self)))
+
+    def rising(self) -> FloatArray:
+        """Costs that rise from member to member, as near to those as can be, `[M]`."""
+        least = 1e-12 + 1e-3 * np.abs(self.cost).max()
+        weights = 1 / np.maximum(np.nan_to_num(self.cost_error, nan=1.0), least) ** 2
+        found: FloatArray = isotonic_regression(self.cost, sample_weight=weights)
+        return found
+
+    def reward_at(self, budgets: FloatArray, steep: float) -> FloatArray:
+        """Rewards of coins between neighbours; below the cheapest one, less what is overspent."""
+        costs = self.rising()
+        overspent = np.maximum(costs[0] - budgets, 0)
+        found: FloatArray = np.interp(budgets, costs, self.reward) - steep * overspent
+        return found
+
+
+def choice_values(curves: Sequence[Curve]) -> FloatArray:
+    """Mean rewards of curves `[C]` over common budgets: what the choice goes by.
+
+    >>> cheap, dear = np.array([0.0, 1.0]), np.array([0.5, 1.0])
+    >>> none, many = np.full(2, np.nan), np.full(2, 100.0)
+    >>> curves = [Curve(c, np.array([0.0, 10.0]), none, none, many) for c in (cheap, dear)]
+    >>> choice_values(curves).round(2).tolist()  # the second one overspends up to 0.5
+    [5.0, -1.43]
+    """
+    costs = np.concatenate([curve.rising() for curve in curves])
+    rewards = np.concatenate([curve.reward for curve in curves])
+    budgets = np.linspace(costs.min(), costs.max(), _N_BUDGETS)
+    width = costs.max() - costs.min()
+    steep = _STEEP * np.ptp(rewards) / width if width > 0 else 0.0
+    return np.array([curve.reward_at(budgets, steep).mean() for curve in curves])
+
+
+def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> Curve:
+    """Returns the curve of a dial by a fitted evaluation.
+
+    Args:
+        dial: whose members are evaluated.
+        batch: transitions of whole episodes.
+        lesson: for discount, nature, seed and device.
+        judge: the regressor of values.
+    """
+    found = _evaluated(dial, batch, lesson, judge)
+    counts = np.full(len(found), float(len(batch.starts())))
+    return Curve(*found.T, *np.full((2, len(found)), np.nan), counts)
+
+
+def left_out(
+    dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor, n_groups: int = N_GROUPS
+) -> FloatArray:
+    """Returns costs and rewards `[K, M, 2]` with each of K groups of episodes left out in turn."""
+    groups = batch.folds(n_groups, lesson.generator("auto/groups"))
+    return np.stack(
+        [_evaluated(dial, batch.take(groups != g), lesson, judge) for g in range(n_groups)]
+    )
+
+
+def jackknife_error(repeats: FloatArray) -> FloatArray:
+    """Standard errors of estimates whose repeats `[K, ...]` each leave out one of K groups.
+
+    >>> float(jackknife_error(np.array([1.0, 2.0, 3.0])).round(4))
+    1.1547
+    """
+    spread = np.square(repeats - repeats.mean(axis=0)).sum(axis=0)
+    error: FloatArray = np.sqrt((len(repeats) - 1) / len(repeats) * spread)
+    return error
+
+
+def _evaluated(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> FloatArray:
+    """Costs and rewards of the members, `[M, 2]`."""
+    nature = lesson.nature
+    shown = nature.shown(batch)
+    discounts = lesson.gamma, lesson.gamma
+    terms = Terms(judge, dial.members, discounts, lesson.seed, lesson.device, nature.schedule)
+    evaluated = evaluate_policy(dial.policy, shown, terms)
+    worth = evaluated.worth(shown.state[shown.starts()], dial.members).mean(axis=0)  # [M, 2]
+    return worth[:, ::-1].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Player:
+    """A simulator in which policies are played."""
+
+    spec: EnvSpec
+    gamma: float
+    seed: int
+    workers: int = 1
+
+    def play(self, policy: Any, budgets: FloatArray, first: int) -> TransitionBatch:
+        """Returns one episode for each budget `[N]`; they are numbered from `first` on.
+
+        Raises:
+            EnvError: if the environment raises an error of its own.
+        """
+        numbers = range(first, first + len(budgets))
+        how: dict[str, Any] = {"seed": self.seed, "workers": self.workers}
+        try:
+            return collect(policy, self.spec, numbers, budgets=budgets, **how)
+        except BmdpError:
+            raise
+        except Exception as error:  # of the environment, whatever it may be
+            kind = type(error).__name__
+            raise EnvError(f"{self.spec.id} failed while it was played: {kind}: {error}") from error
+
+    def curve(self, dial: Dial, lesson: Lesson, model: Curve, n_episodes: int, first: int) -> Curve:
+        """Returns what the members of a dial cost and earn, by playing each in turn.
+
+        Members of which a model says the very same are one: it is played for all of them.
+        """
+        kinds, kind = alike(model)
+        which = np.arange(max(n_episodes, 2 * len(kinds))) % len(kinds)
+        batch = self.play(played(dial, lesson.nature), dial.members[kinds[which]], first)
+        return curve_of(returns(batch, self.gamma), which, len(kinds)).take(kind)
+
+
+def alike(model: Curve) -> tuple[IntArray, IntArray]:
+    """Returns members that differ from the one before, and which of them each member is, `[M]`."""
+    points = np.column_stack((model.cost, model.reward))
+    differs = (np.abs(np.diff(points, axis=0)) > 1e-6 * np.abs(points).max(axis=0)).any(axis=1)
+    kind = np.append(0, np.cumsum(differs))
+    return np.flatnonzero(np.append(True, differs)), kind
+
+
+def curve_of(found: FloatArray, which: IntArray, n_members: int) -> Curve:
+    """Returns means and errors of rewards and costs `[N, 2]` of episodes of some members `[N]`."""
+    counts = np.bincount(which, minlength=n_members).astype(np.float64)
+    means = np.stack([np.bincount(which, column, n_members) / counts for column in found.T])
+    squares = np.stack(
+        [
+            np.bincount(which, (column - mean[which]) ** 2, n_members)
+            for column, mean in zip(found.T, means, strict=True)
+        ]
+    )
+    error = np.sqrt(squares / np.maximum(counts - 1, 1) / counts)
+    return Curve(means[1], means[0], error[1], error[0], counts)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variance of what episodes cost and earn: of costs, for each unit of their mean."""
+
+    cost: float
+    reward: float
+
+    @classmethod
+    def of(cls, found: FloatArray) -> Spread:
+        """That of rewards and costs `[N, 2]` of episodes."""
+        mean = np.abs(found[:, 1]).mean()
+        cost = float(np.square(found[:, 1]).mean() / mean) if mean > 0 else 0.0
+        return cls(cost, float(found[:, 0].var()))
+
+
+def blended(model: Curve, measured: Curve, spread: Spread, doubt: float) -> Curve:
+    """Returns what a model says of members, corrected by what was measured.
+
+    One factor for all members comes first, since a model errs alike on neighbours; then each member
+    is the mean of both, by their precision.
+
+    Args:
+        model: costs and rewards, with errors if they are known.
+        measured: the same by episodes that were played.
+        spread: of other episodes of the task. Costs are rare, or many small ones: their variance
+            grows as their mean does.
+        doubt: how far the model is thought to be off, as a share of what it says.
+    """
+    sizes = np.maximum(np.abs(model.cost), 0.02 * np.abs(model.cost).max())
+    cost_error = np.sqrt(spread.cost * sizes / measured.counts)
+    reward_error = np.sqrt(np.full(len(sizes), spread.reward) / measured.counts)
+    cost = _corrected(model.cost, model.cost_error, measured.cost, cost_error, doubt)
+    reward = _corrected(model.reward, model.reward_error, measured.reward, reward_error, doubt)
+    return Curve(cost[0], reward[0], cost[1], reward[1], measured.counts)
+
+
+def _corrected(
+    model: FloatArray,
+    model_error: FloatArray,
+    measured: FloatArray,
+    error: FloatArray,
+    doubt: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Means of what a model says and what was measured, and their errors."""
+    sd = np.hypot(np.nan_to_num(model_error), doubt * np.abs(model))
+    error = np.maximum(error, 1e-12 + 1e-6 * np.abs(model).max())
+    weights = 1 / error**2
+    total = (weights * model**2).sum()
+    if total == 0:
+        return measured, error
+    noise, trust = 1 / total, (weights * sd**2).sum() / total
+    raw = (weights * model * measured).sum() / total
+    trust = max(trust, (raw - 1) ** 2 - 4 * noise)
+    prior = model * (1 + (raw - 1) * trust / (trust + noise))
+    usual = len(model) + 3 * np.sqrt(2 * len(model))  # squares of mere noise add up to no more
+    excess = max(0.0, ((weights * (measured - prior) ** 2).sum() - usual) / total)
+    sd = np.hypot(sd, np.sqrt(excess) * np.abs(prior))
+    share = sd**2 / (sd**2 + error**2)
+    left = np.hypot(
+        np.sqrt(share) * error, np.abs(prior) * np.sqrt(trust * noise / (trust + noise))
+    )
+    return prior + share * (measured - prior), np.minimum(left, error)
+
+
+def handed_over(dial: Dial, curve: Curve, lesson: Lesson) -> MultiplierPolicy | Portfolio:
+    """Returns the policy that spends budgets by what members cost.
+
+    Rewards of neighbours differ as their prices say, so that every member is a vertex: what is
+    known of rewards is too noisy to leave members out by.
+    """
+    costs = curve.rising()
+    rewards = curve.reward[0] + np.append(0.0, np.cumsum(dial.slopes * np.diff(costs)))
+    policy = played(dial, lesson.nature)
+    low, high = min(0.0, float(costs[0])), float(costs[-1])
+    if isinstance(policy, PriceDial):
+        return MultiplierPolicy(policy, low, high if high > low else low + 1.0, costs, rewards)
+    return Portfolio((policy,), np.zeros(len(costs), np.int64), dial.members, costs, rewards)
+
+
+def shares_at(curve: Curve, budgets: FloatArray) -> FloatArray:
+    """Probabilities `[B, M]` with which members are played at budgets, by a curve."""
+    costs = curve.rising()
+    first = np.searchsorted(costs, budgets, side="right") - 1
+    lower = np.clip(first, 0, len(costs) - 1)
+    upper = np.clip(first + 1, 0, len(costs) - 1)
+    gap = costs[upper] - costs[lower]
+    share = np.where(gap > 0, (budgets - costs[lower]) / np.where(gap > 0, gap, 1.0), 0.0)
+    found = np.zeros((len(budgets), len(costs)))
+    rows = np.arange(len(budgets))
+    np.add.at(found, (rows, lower), 1 - np.clip(share, 0, 1))
+    np.add.at(found, (rows, upper), np.clip(share, 0, 1))
+    return found
+
+
+def foreign_share(dial: Dial, batch: TransitionBatch, lesson: Lesson, member: int) -> float:
+    """Returns the share of states at which a member does what none of the nearest rows did.
+
+    Nearest are rows of the same kind of state: fifty of them, by the distance of scaled numbers.
+    """
+    rng = lesson.generator("auto/support")
+    rows = rng.permutation(len(batch))[:_N_ASKED]
+    states = batch.state[rows]
+    by = Scaling.of(np.asarray(batch.state, np.float64))
+    scaled = (batch.state - by.centre) / by.scale
+    near = NearestNeighbors(n_neighbors=min(_NEAREST, len(batch))).fit(scaled)
+    found = near.kneighbors(scaled[rows], return_distance=False)
+    actions = _actions(dial, lesson, states, batch, rows, member)
+    return float((batch.action[found] != actions[:, None]).all(axis=1).mean())
+
+
+def _actions(
+    dial: Dial,
+    lesson: Lesson,
+    states: NDArray[Any],
+    batch: TransitionBatch,
+    rows: IntArray,
+    member: int,
+) -> IntArray:
+    """What a member does at rows of a batch."""
+    policy = played(dial, lesson.nature)
+    steps = np.zeros(len(rows), np.int64) if batch.step is None else batch.step[rows]
+    actions = np.zeros(len(rows), np.int64)
+    for step in np.unique(np.minimum(steps, getattr(policy, "n_steps", 1) - 1)):
+        own = np.minimum(steps, getattr(policy, "n_steps", 1) - 1) == step
+        budgets = np.full(own.sum(), dial.members[member])
+        draws = np.full((own.sum(), policy.at_step(int(step)).n_draws), 0.5)
+        actions[own] = policy.at_step(int(step)).decide_from(states[own], budgets, draws).action
+    return actions

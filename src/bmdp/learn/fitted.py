@@ -1,0 +1,142 @@
+"""`Fitted`: what `bmdp.fit` hands over, and how it is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from bmdp.arrays import FloatArray, freeze_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Expected cost and reward of a policy at each of `B` budgets, with 95 % intervals.
+
+    They come from episodes that were not learned from.
+
+    >>> same = {"cost": [0.1], "cost_low": [0.0], "cost_high": [0.2]}
+    >>> paid = {"reward": [5.0], "reward_low": [4.0], "reward_high": [6.0]}
+    >>> Forecast([0.1], **same, **paid, n_episodes=50, is_played=True).cost_high.tolist()
+    [0.2]
+    """
+
+    budgets: FloatArray  # [B], asked
+    cost: FloatArray  # [B], discounted
+    cost_low: FloatArray  # [B]
+    cost_high: FloatArray  # [B]
+    reward: FloatArray  # [B], discounted
+    reward_low: FloatArray  # [B]
+    reward_high: FloatArray  # [B]
+    n_episodes: int  # that say so
+    is_played: bool  # whether the policy itself played them; if not, they are a log's
+
+    def __post_init__(self) -> None:
+        """Checks shapes, and makes arrays read-only."""
+        freeze_columns(self, "[B]")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A dial that was tried, and how it did."""
+
+    name: str  # regressor and dial
+    value: float  # mean reward over common budgets, by the evidence
+    least_cost: float  # of its cheapest member
+    most_cost: float  # of its dearest
+    seconds: float  # of learning
+    is_taken: bool
+    why: str  # it was taken, or not
+    policy: Any = field(default=None, repr=False)  # it would hand over; None if read from a file
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A policy with a dial, what it will cost and earn, and how that is known. Its text is a table.
+
+    `str(fitted)` is the paragraph, the leaderboard of candidates, the forecast and the notes.
+    """
+
+    policy: Any  # a BudgetedPolicy
+    forecast: Forecast
+    candidates: tuple[Candidate, ...]  # the best one first
+    notes: tuple[str, ...]  # what to beware of, in plain words
+    summary: str  # what was inferred, in a paragraph
+
+    def __str__(self) -> str:
+        parts = self.summary, self.leaderboard(), self.table(), *_listed(self.notes)
+        return "\n\n".join(parts)
+
+    def leaderboard(self) -> str:
+        """Candidates, the best one first, as a table."""
+        rows = [
+            (
+                c.name,
+                f"{c.value:.4g}",
+                f"{c.least_cost:.3g} to {c.most_cost:.3g}",
+                f"{c.seconds:.1f}",
+                c.why,
+            )
+            for c in self.candidates
+        ]
+        return _aligned(("candidate", "mean reward", "cost", "seconds", "why"), rows)
+
+    def table(self) -> str:
+        """The forecast as a table."""
+        f = self.forecast
+        rows = [
+            (f"{budget:.4g}", *(f"{m:.4g} ({low:.4g} to {high:.4g})" for m, low, high in both))
+            for budget, *both in zip(
+                f.budgets,
+                zip(f.cost, f.cost_low, f.cost_high, strict=True),
+                zip(f.reward, f.reward_low, f.reward_high, strict=True),
+                strict=True,
+            )
+        ]
+        return _aligned(("asked", "cost (95 %)", "reward (95 %)"), rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the policies, as JSON has it; a number that is not known is None."""
+        forecast = {f.name: _plain(getattr(self.forecast, f.name)) for f in fields(Forecast)}
+        candidates = [
+            {f.name: getattr(c, f.name) for f in fields(Candidate) if f.name != "policy"}
+            for c in self.candidates
+        ]
+        return {
+            "summary": self.summary,
+            "notes": list(self.notes),
+            "candidates": candidates,
+            "forecast": forecast,
+        }
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any], policy: Any) -> Fitted:
+        """Returns what `as_dict` told, with its policy."""
+        columns = {
+            name: np.array(value, np.float64) if isinstance(value, list) else value
+            for name, value in found["forecast"].items()
+        }
+        candidates = tuple(Candidate(**one) for one in found["candidates"])
+        forecast = Forecast(**columns)
+        return cls(policy, forecast, candidates, tuple(found["notes"]), found["summary"])
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return [float(number) if np.isfinite(number) else None for number in value]
+
+
+def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (names, *rows)
+    )
+
+
+def _listed(notes: Sequence[str]) -> Iterator[str]:
+    if notes:
+        yield "\n".join(f"note: {note}" for note in notes)

@@ -1,0 +1,78 @@
+"""Steps of a fit that are done: each is kept once it is made, so that a killed fit goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bmdp.data import TransitionBatch
+from bmdp.errors import StoreError
+from bmdp.policies.policy import load_policy
+from bmdp.storage import write_text
+
+T = TypeVar("T")
+Numbers = dict[str, Any]
+"""Names, with numbers or arrays."""
+
+
+class Shelf:
+    """Keeps what is made, by name, in a folder; without one it keeps nothing.
+
+    Everything is written whole or not at all, so what is there is right.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     shelf = Shelf(Path(place))
+    ...     shelf.numbers("sizes", lambda: {"n": 3}), shelf.numbers("sizes", lambda: {"n": 4})
+    ({'n': 3}, {'n': 3})
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        """Keeps in a folder that is there, or nothing."""
+        self.folder = folder
+
+    def batch(self, name: str, make: Callable[[], TransitionBatch]) -> TransitionBatch:
+        """Transitions, as an npz file."""
+        return self._kept(
+            f"{name}.npz", make, lambda made, place: made.to_npz(place), TransitionBatch.from_npz
+        )
+
+    def policy(self, name: str, make: Callable[[], Any]) -> Any:
+        """A policy, as a folder."""
+        return self._kept(name, make, lambda made, place: made.save(place), load_policy)
+
+    def numbers(self, name: str, make: Callable[[], Numbers]) -> Numbers:
+        """Numbers and arrays by name, as JSON."""
+        return self._kept(f"{name}.json", make, _write, _read)
+
+    def _kept(
+        self,
+        name: str,
+        make: Callable[[], T],
+        save: Callable[[T, Path], None],
+        load: Callable[[Path], T],
+    ) -> T:
+        if self.folder is None:
+            return make()
+        place = self.folder / name
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            save(make(), place)
+        return load(place)  # what was kept, whether it was made now or before a kill
+
+
+def _write(made: Numbers, place: Path) -> None:
+    plain = {name: np.asarray(value).tolist() for name, value in made.items()}
+    write_text(place, json.dumps(plain))
+
+
+def _read(place: Path) -> Numbers:
+    try:
+        found = json.loads(place.read_text())
+    except ValueError as error:
+        raise StoreError(f"{place} is damaged: delete it, and resume.") from error
+    return {n: np.array(v) if isinstance(v, list) else v for n, v in found.items()}
