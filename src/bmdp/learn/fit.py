@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -53,6 +53,7 @@ from bmdp.randomness import named_generator
 _CHUNK = 16_384  # next states that are valued at a time
 _N_SAMPLE = 500  # states by which slopes are measured and values compared
 _N_STARTS = 250  # first states at which promises are made
+_N_COLUMNS = 8  # after which rows are looked at whether many are equal
 _MOST_STEPS = 10_000  # of an episode, that can have models of their own
 
 
@@ -248,6 +249,7 @@ def fit_q(  # noqa: PLR0913
     device: str = "auto",
     bounded: bool = False,
     keeper: Keeper | None = None,
+    until: Callable[[], bool] | None = None,
 ) -> Iterator[Iteration]:
     """Fits (Q_r, Q_c) to the batch, and yields after every iteration.
 
@@ -263,6 +265,9 @@ def fit_q(  # noqa: PLR0913
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         bounded: whether no value is believed beyond its targets.
         keeper: of what is needed to go on after a kill.
+        until: a deadline, asked after every iteration: where it is true, that was the last one, and
+            values have not settled. Steps are all fitted, whatever it says: without its first steps
+            a policy cannot begin.
 
     Paper: Algorithm 2.
     """
@@ -279,14 +284,15 @@ def fit_q(  # noqa: PLR0913
         yield Iteration(None, fit)
     for k in range(n_done, n_all):
         begin = time.perf_counter()
-        step, source, rows = fit.plan(k)
+        step, source, own = fit.plan(k)
+        rows = own.rows
         labels = q.labels(k, fit.device)  # beta_a: the budgets at which rows are fitted
         # Algorithm 5: Q(S', A, B) in one pass, and what every next state is worth by its frontier.
-        worth, clock = fit.worth(next_values, source, rows, labels)
+        worth, clock = fit.worth(next_values, source, own, labels)
         # T-hat Q_k of Section 3.1.
-        paid = fit.paid(rows)[:, None].expand(-1, labels.shape[-1], -1)
+        paid = own.paid.expand(-1, labels.shape[-1], -1)
         following = None if worth is None else worth.values
-        targets = bootstrap_targets(paid, fit.going(rows), following, fit.discounts)
+        targets = bootstrap_targets(paid, own.going, following, fit.discounts)
         # Algorithm 2: Q_k+1 is their regression on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
@@ -296,7 +302,8 @@ def fit_q(  # noqa: PLR0913
             loss = q.fit(step, rows, labels, targets, f"iteration-{k}")
             change, left, has_settled = fit.settled(before, change)
         regression = time.perf_counter() - at
-        is_last = is_fitted or has_settled or k + 1 == n_all
+        is_late = until is not None and isinstance(schedule, Iterations) and until()
+        is_last = is_fitted or has_settled or is_late or k + 1 == n_all
         record = Record(
             iteration=k,
             step=step if fit.n_steps > 1 else None,
@@ -319,6 +326,75 @@ def fit_q(  # noqa: PLR0913
             keeper.save(n_all if is_last else k + 1, change, step, q.step_tensors(step))
         if is_last:
             return
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Transitions as models are fitted to them; equal ones are one row that weighs their number."""
+
+    states: FloatArray  # [N, D], as the model sees them
+    actions: IntArray  # [N]
+    rewards: FloatArray  # [N], scaled; means of equal rows
+    costs: FloatArray  # [N]
+    next_states: NDArray[Any]  # [N, D], all their numbers
+    terminal: BoolArray  # [N]
+    is_last: BoolArray | None  # [N], of the last step, where steps have models of their own
+    members: BoolArray  # [E, N]
+    budgets: FloatArray | None = None  # [N], held in the log
+    weights: FloatArray | None = None  # [N]
+
+    def merged(self, columns: IntArray) -> Rows:
+        """Returns the same with equal rows as one, where that halves their number.
+
+        Args:
+            columns: numbers of a next state that matter.
+        """
+        going = ~self.terminal
+        flags = self.terminal if self.is_last is None else self.terminal + 2 * self.is_last
+        following = [np.where(going, self.next_states[:, c], 0) for c in columns]
+        keys = (self.actions, flags, *self.members, *self.states.T, *following)
+        found = equal_rows(keys)
+        if found is None:
+            return self
+        first, which = found
+        counts = np.bincount(which)
+        # A log that was copied several times over is that log.
+        weights = (counts // np.gcd.reduce(counts)).astype(np.float64)
+        rewards, costs = (np.bincount(which, c) / counts for c in (self.rewards, self.costs))
+        return Rows(
+            states=self.states[first],
+            actions=self.actions[first],
+            rewards=rewards,
+            costs=costs,
+            next_states=self.next_states[first],
+            terminal=self.terminal[first],
+            is_last=None if self.is_last is None else self.is_last[first],
+            members=self.members[:, first],
+            weights=None if (weights == 1).all() else weights,
+        )
+
+    def outcomes(self, columns: IntArray) -> FloatArray:
+        """What followed, `[N, 3 + D]`: reward, cost, whether it was the end, change of the state.
+
+        The last of a known number of steps is no end that a state could tell of. After an end there
+        is no state, and the change is the mean of all.
+        """
+        is_end = self.terminal if self.is_last is None else self.terminal & ~self.is_last
+        change = self.next_states[:, columns] - self.states
+        going = ~self.terminal
+        if not going.all():
+            weights = None if self.weights is None else self.weights[going]
+            some = change[going]
+            change[~going] = np.average(some, axis=0, weights=weights) if len(some) else 0.0
+        return np.column_stack((self.rewards, self.costs, is_end, change))
+
+
+class SetRows(NamedTuple):
+    """What every iteration needs of a set of rows."""
+
+    rows: RowSet
+    paid: Tensor  # [n, 1, 2], rewards and costs
+    going: Tensor  # [m], rows that are not terminal
 
 
 class NextStates(NamedTuple):
@@ -355,34 +431,50 @@ class Fit:
         every = np.arange(batch.state_size)
         self.columns: IntArray = every if told is None else every[~told]
         self.taken: BoolArray = np.bincount(batch.action, minlength=batch.n_actions) > 0
-        self.members = _members(batch, ensemble, seed)
         is_last: BoolArray | None = None
-        if isinstance(schedule, Backward) and schedule.last_step == "own" and self.n_steps > 1:
+        if self.n_steps > 1:
             is_last = np.asarray(batch.step) == self.n_steps - 1
-        problem = Problem(
+        rows = Rows(
             states=np.asarray(batch.state, np.float64)[:, self.columns],
             actions=batch.action,
-            members=self.members,
-            outcomes=np.column_stack((batch.reward, batch.cost, batch.next_state)),
-            sizes=Sizes(
-                n_members=len(self.members),
-                n_steps=self.n_steps,
-                n_actions=batch.n_actions,
-                n_numbers=len(self.columns),
-                heads=tuple((np.asarray(heads.values, np.float64) / head_unit).tolist()),
-            ),
-            seed=seed,
-            budgets=None if batch.budget is None else batch.budget / head_unit,
+            rewards=batch.reward / self.units[0],
+            costs=batch.cost / self.units[1],
+            next_states=batch.next_state,
+            terminal=batch.terminal,
             is_last=is_last,
+            members=_members(batch, ensemble, seed),
+            budgets=None if batch.budget is None else batch.budget / head_unit,
         )
-        q = regressor.empty(problem.sizes)
+        sizes = Sizes(
+            n_members=len(rows.members),
+            n_steps=self.n_steps,
+            n_actions=batch.n_actions,
+            n_numbers=len(self.columns),
+            heads=tuple((np.asarray(heads.values, np.float64) / head_unit).tolist()),
+        )
+        q = regressor.empty(sizes)
+        self._rows = rows.merged(self.columns) if q.weighs_rows else rows
         self.q: QModel = (Bounded(q) if bounded else q).to(device)
-        self.q.prepare(problem)
+        has_own_last = isinstance(schedule, Backward) and schedule.last_step == "own"
+        self.q.prepare(
+            Problem(
+                states=self._rows.states,
+                actions=self._rows.actions,
+                members=self._rows.members,
+                outcomes=self._rows.outcomes(self.columns),
+                sizes=sizes,
+                seed=seed,
+                budgets=self._rows.budgets,
+                is_last=self._rows.is_last if has_own_last else None,
+                weights=self._rows.weights,
+            )
+        )
         self.discounts = torch.tensor(gammas, dtype=torch.float32, device=device)
+        self._sets: dict[str, SetRows] = {}
         self._next: dict[str, NextStates] = {}
-        rows = batch.starts()
-        rows = rows if len(rows) else np.arange(len(batch))
-        self.starts = self.embedded(batch.state[rows[:_N_STARTS]])
+        starts = batch.starts()
+        starts = starts if len(starts) else np.arange(len(batch))
+        self.starts = self.embedded(batch.state[starts[:_N_STARTS]])
         self._sample = self.embedded(batch.state[:: max(1, len(batch) // _N_SAMPLE)])
         self.stop_loss = schedule.stop_loss if isinstance(schedule, Iterations) else 0.0
 
@@ -393,7 +485,7 @@ class Fit:
             return self.schedule.most(max(self.gammas))
         return self.n_steps
 
-    def plan(self, k: int) -> tuple[int, int | None, RowSet]:
+    def plan(self, k: int) -> tuple[int, int | None, SetRows]:
         """The step that iteration k fits, the one that its next values come from, and its rows."""
         if isinstance(self.schedule, Iterations):
             return 0, None if k == 0 else 0, self.rows("all")
@@ -402,58 +494,57 @@ class Fit:
             return step, step + 1, self.rows("others")
         return step, None, self.rows("all" if self.schedule.last_step == "shared" else "last")
 
-    def rows(self, name: str) -> RowSet:
+    def rows(self, name: str) -> SetRows:
         """A set of rows: "all", "last" of the last step, "others" of those before."""
-        if name == "all":
-            return RowSet(name, np.arange(len(self.batch)))
-        assert self.batch.step is not None
-        is_last = self.batch.step == self.n_steps - 1
-        positions = np.flatnonzero(is_last if name == "last" else ~is_last)
-        if not all(mask[positions].any() for mask in self.members):
-            raise DataError(
-                f"every model of the ensemble needs rows; the {name} step"
-                f"{'' if name == 'last' else 's'} have {len(positions)} transitions."
-            )
-        return RowSet(name, positions)
+        if name not in self._sets:
+            self._sets[name] = self._set_rows(name)
+        return self._sets[name]
 
-    def paid(self, rows: RowSet) -> Tensor:
-        """Rewards and costs of rows, scaled, `[n, 2]`."""
-        both = (self.batch.reward / self.units[0], self.batch.cost / self.units[1])
-        paid = np.stack(both, axis=-1)[rows.positions]
-        return torch.tensor(paid, dtype=torch.float32, device=self.device)
-
-    def going(self, rows: RowSet) -> Tensor:
-        """Which rows of a set are not terminal."""
-        going = np.flatnonzero(~self.batch.terminal[rows.positions])
-        return torch.from_numpy(going).to(self.device)
+    def _set_rows(self, name: str) -> SetRows:
+        positions = np.arange(len(self._rows.actions))
+        if name != "all":
+            assert self._rows.is_last is not None
+            positions = positions[self._rows.is_last == (name == "last")]
+            if not all(mask[positions].any() for mask in self._rows.members):
+                raise DataError(
+                    f"every model of the ensemble needs rows; the {name} step"
+                    f"{'' if name == 'last' else 's'} have {len(positions)} transitions."
+                )
+        paid = np.stack((self._rows.rewards[positions], self._rows.costs[positions]), axis=-1)
+        going = np.flatnonzero(~self._rows.terminal[positions])
+        return SetRows(
+            RowSet(name, positions),
+            torch.tensor(paid[:, None], dtype=torch.float32, device=self.device),
+            torch.from_numpy(going).to(self.device),
+        )
 
     def worth(
-        self, next_values: NextValues, source: int | None, rows: RowSet, labels: Tensor
+        self, next_values: NextValues, source: int | None, own: SetRows, labels: Tensor
     ) -> tuple[Values | None, tuple[float, float]]:
         """Values of the next states of rows that go on, and seconds of its two parts."""
         if source is None:
             return None, (0.0, 0.0)
-        states = self._next_states(rows, one_each=labels.ndim > 1)
+        states = self._next_states(own, one_each=labels.ndim > 1)
         if len(states.states) == 0:
             return None, (0.0, 0.0)
         value = next_values(self._source(source, states))
         found, n_infeasible, forward, frontier = [], 0, 0.0, 0.0
         asked = labels
         if labels.ndim > 1:
-            positions = torch.from_numpy(rows.positions).to(self.device)
-            asked = labels[positions[self.going(rows)]]
+            positions = torch.from_numpy(own.rows.positions).to(self.device)
+            asked = labels[positions[own.going]]
         for part in cover(len(states.states), _CHUNK):
             at = time.perf_counter()
             values = self.q.read(states.embedded[part], source, slice(self.ensemble.n))
             self._wait()
             forward, at = forward + time.perf_counter() - at, time.perf_counter()
-            own = asked if asked.ndim == 1 else asked[part]
-            valued = value(values, states.known[part], own, part)
+            of_part = asked if asked.ndim == 1 else asked[part]
+            valued = value(values, states.known[part], of_part, part)
             found.append(valued.values)
             n_infeasible += valued.n_infeasible
             self._wait()
             frontier += time.perf_counter() - at
-        joined = torch.cat(found)
+        joined = torch.cat(found) if len(found) > 1 else found[0]
         if states.which is not None:
             n_infeasible = n_infeasible * len(states.which) // len(joined)
             joined = joined[states.which]
@@ -465,16 +556,16 @@ class Fit:
         sample = self.q.read(states.embedded[::every], step, slice(self.ensemble.n))
         return Source(step, states.states, sample, states.known[::every], self.units)
 
-    def _next_states(self, rows: RowSet, *, one_each: bool) -> NextStates:
-        if rows.name not in self._next:
-            at = rows.positions[~self.batch.terminal[rows.positions]]
-            states, which = self.batch.next_state[at], None
-            if not one_each and _repeat(states):
-                states, inverse = np.unique(states, axis=0, return_inverse=True)
-                which = torch.from_numpy(inverse.ravel()).to(self.device)
+    def _next_states(self, own: SetRows, *, one_each: bool) -> NextStates:
+        name, positions = own.rows
+        if name not in self._next:
+            states, which = self._rows.next_states[positions[own.going.cpu().numpy()]], None
+            found = None if one_each else equal_rows(list(states[:, self.columns].T))
+            if found is not None:
+                states, which = states[found[0]], torch.from_numpy(found[1]).to(self.device)
             embedded = self.embedded(states)
-            self._next[rows.name] = NextStates(states, embedded, self.known(embedded), which)
-        return self._next[rows.name]
+            self._next[name] = NextStates(states, embedded, self.known(embedded), which)
+        return self._next[name]
 
     def embedded(self, states: NDArray[Any]) -> Tensor:
         """States `[n, D]` as the regressor reads them, without a clock."""
@@ -523,7 +614,8 @@ class Fit:
         shares = torch.where(moved > 0, moved / size.clamp(min=1e-30), 0.0)
         now = float(shares.max())
         gamma = max(self.gammas)
-        rate = min(0.99, max(gamma if gamma < 1 else 0.9, now / change if change else 0.0))
+        slowest = max(0.99, gamma) if gamma < 1 else 0.99
+        rate = min(slowest, max(gamma if gamma < 1 else 0.9, now / change if change else 0.0))
         left = now * rate / (1 - rate)
         return now, left, left <= self.schedule.settled
 
@@ -612,7 +704,38 @@ def _unit(values: FloatArray) -> float:
     return largest if largest > 0 else 1.0
 
 
-def _repeat(states: NDArray[Any]) -> bool:
-    """Whether many of the states are the same, by a look at some."""
-    some = states[:: max(1, len(states) // _N_SAMPLE)]
-    return len(some) > 0 and 2 * len(np.unique(some, axis=0)) <= len(some)
+def equal_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray] | None:
+    """Finds equal rows of columns `[N]`: the first of each kind, and the kind of each row.
+
+    Rows are compared by sums of 64 bits over their numbers, and then by the numbers themselves. It
+    looks at few columns where these tell that most rows differ.
+
+    Returns:
+        Positions of the first rows of their kind, rising, and kinds `[N]`; None where there are
+        more kinds than half the rows, or no columns.
+
+    >>> first, kind = equal_rows([np.array([3, 3, 5, 3]), np.array([0.5, 1, 0, 0.5])]) or ()
+    >>> equal_rows([np.array([3, 3, 5])])
+    >>> [array.tolist() for array in equal_rows([np.array([5, 3, 5, 3])]) or ()]
+    [[0, 1], [0, 1, 0, 1]]
+    """
+    if not columns:
+        return None
+    n, sums = len(columns[0]), np.zeros(len(columns[0]), np.uint64)
+    for number, column in enumerate(columns):
+        bits = (np.asarray(column, np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
+        sums = (sums ^ bits) * np.uint64(0x9E3779B97F4A7C15)
+        sums ^= sums >> np.uint64(29)
+        is_look = number % _N_COLUMNS == _N_COLUMNS - 1 and number + 1 < len(columns)
+        if is_look and 2 * len(np.unique(sums)) > n:
+            return None
+    _, first, which = np.unique(sums, return_index=True, return_inverse=True)
+    if 2 * len(first) > n:
+        return None
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    first, which = first[order], place[which.ravel()]
+    if not all(np.array_equal(column[first][which], column) for column in columns):
+        return None  # two different rows have the same sum
+    return first, which

@@ -37,6 +37,7 @@ from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
 
 OnRecord: TypeAlias = Callable[[Record], None]
+Deadline: TypeAlias = Callable[[], bool]
 
 _EXPONENTS = np.arange(-4, 5) / 2  # of 10, for prices that are not given
 _MOST_STEPS = 100  # of an episode that is fitted backwards, unless that is asked for
@@ -217,6 +218,7 @@ class BFTQ:
         device: str = "auto",
         on_record: OnRecord = lambda record: None,
         keeper: Keeper | None = None,
+        until: Deadline | None = None,
     ) -> HullPolicy:
         """Returns a policy that takes any budget of the range.
 
@@ -226,13 +228,15 @@ class BFTQ:
             device: "cpu", "cuda", or "auto" for the GPU if there is one.
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
+            until: a deadline for iterations; see `fit_q`.
         """
         config, grid = self.config, self.config.beta_grid
         from_zero = config.costs_from_zero
         if from_zero is None:
             from_zero = bool(_checked(batch).cost.min() >= 0)
         values = hull_values(config.slope_cap, costs_from_zero=from_zero, caution=config.caution)
-        fit = _fitted(config, batch, Heads(grid, True), values, seed, device, on_record, keeper)
+        heads = Heads(grid, True)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until)
         return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, from_zero))
 
 
@@ -261,11 +265,12 @@ class FTQ:
         device: str = "auto",
         on_record: OnRecord = lambda record: None,
         keeper: Keeper | None = None,
+        until: Deadline | None = None,
     ) -> PricedPolicy:
         """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
         config, heads = self.config, Heads(np.zeros(1), False)
         values = priced_values(np.array([config.price]), caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until)
         return PricedPolicy(fit.q_function(), config.price, *config.budget_range)
 
 
@@ -293,12 +298,13 @@ class LagrangianFTQ:
         device: str = "auto",
         on_record: OnRecord = lambda record: None,
         keeper: Keeper | None = None,
+        until: Deadline | None = None,
     ) -> MultiplierPolicy | Portfolio:
         """Returns the policy that `plays` asks for; arguments as for `BFTQ.fit`."""
         config, prices = self.config, _prices(self.config, _checked(batch))
         heads = Heads(np.arange(len(prices), dtype=np.float64), False)
         values = priced_values(prices, caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until)
         tolerance = cost_tolerance(fit.acting_at_sample(0)) * fit.units[1]
         dial = PriceDial(fit.q_function(), prices, tolerance)
         if config.plays == "carried":
@@ -362,6 +368,7 @@ def _fitted(  # noqa: PLR0913
     device: str,
     on_record: OnRecord,
     keeper: Keeper | None,
+    until: Deadline | None,
 ) -> Fit:
     """Runs all iterations, and returns what was learned."""
     schedule = schedule_of(config, _checked(batch))
@@ -378,6 +385,7 @@ def _fitted(  # noqa: PLR0913
         seed=seed,
         device=device,
         keeper=keeper,
+        until=until,
     )
     fit: Fit
     for iteration in iterations:

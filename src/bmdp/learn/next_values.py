@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from bmdp.arrays import FloatArray, IntArray
@@ -85,6 +86,11 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
 
         def greedy(choosing: Tensor, valuing: Tensor, asked: Tensor) -> Values:
             heads = asked.long()
+            if choosing.device.type == "cpu":
+                found = np.empty((len(choosing), *heads.shape[-1:], 2), np.float32)
+                columns = (choosing, valuing, scaled, heads.expand(len(choosing), -1))
+                _fill_priced(*(column.numpy() for column in columns), tolerance, found)
+                return Values(torch.from_numpy(found))
             q_r, q_c = choosing[..., heads].unbind(1)
             actions = best_actions(q_r, q_c, scaled[heads], tolerance)  # [n, L]
             which = actions[:, None, None].expand(-1, 2, 1, -1)
@@ -93,6 +99,27 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
         return _checked(greedy, caution)
 
     return at_step
+
+
+@njit(cache=True)
+def _fill_priced(choosing, valuing, prices, heads, tolerance, found):  # type: ignore[no-untyped-def]
+    """Fills in values `[n, L, 2]` of the actions that `best_actions` chooses, in one pass."""
+    n_actions = choosing.shape[2]
+    for i in range(len(choosing)):
+        for column in range(heads.shape[1]):
+            head = heads[i, column]
+            price, most, best, highest = prices[head], np.float32(np.inf), 0, -np.float32(np.inf)
+            if price == np.inf:
+                price, most = np.float32(0), choosing[i, 1, :, head].min() + np.float32(tolerance)
+            for action in range(n_actions):
+                cost = choosing[i, 1, action, head]
+                worth = choosing[i, 0, action, head]
+                if np.isfinite(cost):
+                    worth -= price * cost
+                if cost <= most and worth > highest:
+                    best, highest = action, worth
+            found[i, column, 0] = valuing[i, 0, best, head]
+            found[i, column, 1] = valuing[i, 1, best, head]
 
 
 def cost_tolerance(values: Tensor) -> float:

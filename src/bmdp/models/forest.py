@@ -1,26 +1,59 @@
 """A forest with kept structure: extremely randomised trees whose leaves hold all heads.
 
-The trees of each member and action are grown once, on what followed the rows: reward, cost and next
-state (Geurts, Ernst and Wehenkel, 2006). Splits are then kept, and a fit is a mean of targets over
-leaves. Trees jump where rewards and costs do, at borders that a smooth kernel blurs.
+The trees of each member and action are grown on what followed the rows: reward, cost, whether it
+was the end, and the change of the state (Geurts, Ernst and Wehenkel, 2006). Splits are then kept,
+and a fit is a mean of targets over leaves. Trees jump where rewards and costs do, at borders that a
+smooth kernel blurs.
+
+Each tree is grown on a sample of the rows, so that borders differ from tree to tree and their mean
+is smoother; its leaves then hold the means of all rows. Where rows repeat, states are few, and all
+rows are shown, as a rare one may be the only one of its state.
+
+How many rows a leaf has at least is chosen by rows that trees were not grown on: the error of what
+is forecast for them by nodes of so many rows.
+
+Both the leaves of a row and the rows of a leaf are lists of numbers, so a fit and a look at values
+are each a mean over rows of a table.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba import njit
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import require_count
 from bmdp.errors import StoreError
-from bmdp.models.regressor import Averager, Problem, Scaling, Sizes, cover, register_regressor
+from bmdp.models.regressor import (
+    Averager,
+    Problem,
+    RowSet,
+    Scaling,
+    Sizes,
+    cover,
+    register_regressor,
+)
 
-_LEAVES = 2**22  # leaves that are looked up at a time
+LEAVES = (1, 3, 5, 10, 30, 100)
+"""Numbers of rows of a leaf to choose from; the first one only where rows repeat."""
+
+_SHARE = 0.7  # rows that are drawn for a tree, with replacement, as a share of all
+_TRIES = 4  # splits that are tried at a node, at least
+_MOST_BYTES = 2**29  # of the values of a member, about
+_ROWS_OF_LEAF = 4  # rows that a leaf has, about, for each that it has at least
+_LOOKED_UP = 2**22  # leaves that are looked up at a time, on a GPU
+_BLOCK = 256  # states that go down a tree at a time
+_N_JUDGING = 8  # trees by which the size of leaves is chosen
+_MOST_JUDGING = 3000  # rows of an action by which it is chosen, at most
+_NODES = ("feature", "threshold", "child", "leaf_of")
 
 
 @register_regressor
@@ -30,7 +63,8 @@ class ForestModel:
 
     Args:
         trees: for each action.
-        leaf: rows of a leaf, at least.
+        leaf: rows of a leaf, at least, of those that its tree is grown on; chosen by held-out error
+            if not given.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
@@ -41,25 +75,41 @@ class ForestModel:
     """
 
     trees: int = 25
-    leaf: int = 5
+    leaf: int | None = None
 
     def __post_init__(self) -> None:
         require_count("trees", self.trees, 1)
-        require_count("leaf", self.leaf, 1)
+        if self.leaf is not None:
+            require_count("leaf", self.leaf, 1)
 
     def empty(self, sizes: Sizes) -> ForestQ:
         """Returns forests of a single leaf, whose value is 0."""
         return ForestQ(self, sizes)
 
 
+class LeafRows(NamedTuple):
+    """The rows of each leaf, for a set of rows and a member: a sparse matrix of means."""
+
+    places: Tensor  # [T * n], where in the set rows are, leaf by leaf, int32
+    first: Tensor  # [R], where the rows of a leaf begin, int32
+    shares: Tensor  # [T * n], of the weight of the leaf, float32
+    empty: Tensor  # leaves without rows
+    own: Tensor  # [n], where in the set the rows of the member are
+    weights: Tensor | None  # [n]
+
+
 class ForestQ(Averager):
     """Means of targets over the leaves of trees. A leaf is its own child."""
 
-    constant = frozenset({"feature", "threshold", "child", "leaf_of"})
+    common = frozenset({"centre", "scale"})
+    constant = frozenset(_NODES)
+    weighs_rows = True
 
     settings: ForestModel
+    centre: Tensor  # [D], of states
+    scale: Tensor  # [D], of states
     feature: Tensor  # [E, A, T, K], number of the state that a node splits by
-    threshold: Tensor  # [E, A, T, K], at most this goes left
+    threshold: Tensor  # [E, A, T, K], of scaled states: at most this goes left
     child: Tensor  # [E, A, T, K, 2], left and right
     leaf_of: Tensor  # [E, A, T, K], number of a leaf among the rows of `values`; 0 of other nodes
     values: Tensor  # [E, S, R, 2, H], float32; rows are the leaves of all trees of all actions
@@ -67,11 +117,13 @@ class ForestQ(Averager):
     def __init__(self, settings: ForestModel, sizes: Sizes) -> None:
         """Makes trees of a single leaf."""
         super().__init__(settings, sizes)
+        for name, value in {"centre": 0.0, "scale": 1.0}.items():
+            self.register_buffer(name, torch.full((sizes.n_numbers,), value, dtype=torch.float64))
         shape = (sizes.n_members, sizes.n_actions, settings.trees, 1)
-        self.register_buffer("feature", torch.zeros(shape, dtype=torch.int64))
-        self.register_buffer("threshold", torch.zeros(shape, dtype=torch.float64))
-        self.register_buffer("child", torch.zeros((*shape, 2), dtype=torch.int64))
-        self.register_buffer("leaf_of", torch.zeros(shape, dtype=torch.int64))
+        self.register_buffer("feature", torch.zeros(shape, dtype=torch.int32))
+        self.register_buffer("threshold", torch.zeros(shape, dtype=torch.float32))
+        self.register_buffer("child", torch.zeros((*shape, 2), dtype=torch.int32))
+        self.register_buffer("leaf_of", torch.zeros(shape, dtype=torch.int32))
         self._set_values(1)
 
     def _set_values(self, n_leaves: int) -> None:
@@ -81,19 +133,44 @@ class ForestQ(Averager):
 
     def build(self, problem: Problem) -> None:
         """Grows the trees."""
-        by = Scaling.of(problem.outcomes)
-        outcomes = (problem.outcomes - by.centre) / by.scale
-        # Reward and cost together count as much as the next state, however many numbers it has.
-        outcomes[:, 2:] *= (2 / max(1, outcomes.shape[1] - 2)) ** 0.5
+        by = Scaling.of(problem.states, problem.weights)
+        self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
+        rows = ((problem.states - by.centre) / by.scale).astype(np.float32)
+        outcomes = scaled_outcomes(problem.outcomes, problem.weights)
+        self.leaf = self.settings.leaf or max(
+            chosen_leaf(problem, rows, outcomes), self._least_leaf(len(rows))
+        )
+        self._grow(problem, rows, outcomes)
+        self._by_leaf: dict[tuple[str, int], LeafRows] = {}
+
+    def _least_leaf(self, n_rows: int) -> int:
+        """The least size of leaves whose values are not too large for memory and files."""
+        n_trees, n_values = self.settings.trees, 2 * len(self.sizes.heads) * self.sizes.n_steps
+        leaves = _MOST_BYTES / (4 * n_values)
+        return math.ceil(n_trees * n_rows / (_ROWS_OF_LEAF * leaves))
+
+    def _grow(self, problem: Problem, rows: NDArray[Any], outcomes: FloatArray) -> None:
         grown = [
-            [self._grown(problem, outcomes, e, a) for a in range(self.sizes.n_actions)]
-            for e in range(self.sizes.n_members)
+            [
+                trees_of(
+                    rows[own],
+                    outcomes[own],
+                    None if problem.weights is None else problem.weights[own],
+                    n_trees=self.settings.trees,
+                    leaf=self.leaf,
+                    seed=int(problem.generator(f"trees/{e}/{a}").integers(2**31)),
+                )
+                for a in range(self.sizes.n_actions)
+                for own in [np.flatnonzero(members & (problem.actions == a))]
+            ]
+            for e, members in enumerate(problem.members)
         ]
         size = max(len(tree.feature) for own in grown for trees in own for tree in trees)
         shape = (self.sizes.n_members, self.sizes.n_actions, self.settings.trees, size)
-        feature, leaf_of = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        threshold = np.zeros(shape)
-        child = np.zeros((*shape, 2), np.int64) + np.arange(size)[:, None]  # all leaves at first
+        feature, leaf_of = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        threshold = np.zeros(shape, np.float32)
+        child = np.zeros((*shape, 2), np.int32)
+        child += np.arange(size, dtype=np.int32)[:, None]  # all leaves at first
         most = 0
         for e, own in enumerate(grown):
             n_leaves = 0
@@ -102,68 +179,42 @@ class ForestQ(Averager):
                     nodes, is_leaf = np.arange(len(tree.feature)), tree.children_left < 0
                     place = (e, a, t, nodes)
                     feature[place] = np.where(is_leaf, 0, tree.feature)
-                    threshold[place] = np.where(is_leaf, 0, tree.threshold)
+                    threshold[place] = np.where(is_leaf, 0, _rounded_down(tree.threshold))
                     for side, to in enumerate((tree.children_left, tree.children_right)):
                         child[(*place, side)] = np.where(is_leaf, nodes, to)
                     leaf_of[e, a, t, nodes[is_leaf]] = n_leaves + np.arange(is_leaf.sum())
                     n_leaves += int(is_leaf.sum())
             most = max(most, n_leaves)
-        for name, array in (
-            ("feature", feature),
-            ("threshold", threshold),
-            ("child", child),
-            ("leaf_of", leaf_of),
-        ):
+        for name, array in zip(_NODES, (feature, threshold, child, leaf_of), strict=True):
             self.register_buffer(name, torch.from_numpy(array).to(self.feature.device))
         self._set_values(most)
 
-    def _grown(self, problem: Problem, outcomes: FloatArray, member: int, action: int) -> list[Any]:
-        """Trees of one member and action; of a single leaf, if there is nothing to split."""
-        from sklearn.ensemble import ExtraTreesRegressor
-
-        rows = problem.members[member] & (problem.actions == action)
-        if not rows.any() or problem.states.shape[1] == 0:
-            return [_Stump] * self.settings.trees
-        seed = int(problem.generator(f"trees/{member}/{action}").integers(2**31))
-        forest = ExtraTreesRegressor(
-            self.settings.trees, min_samples_leaf=self.settings.leaf, random_state=seed
-        )
-        # Thresholds are compared in single precision there, and so they are here.
-        forest.fit(problem.states[rows].astype(np.float32), outcomes[rows])
-        return [tree.tree_ for tree in forest.estimators_]
-
     def embed(self, states: Tensor) -> Tensor:
-        """Leaves of states in all trees, `[n, E, A, T]`."""
-        shape = self.feature.shape[:3]
-        rows = states.to(torch.float32).double()
-        n_trees = int(np.prod(shape))
-        feature, threshold = (b.flatten(0, 2) for b in (self.feature, self.threshold))
-        child, leaf_of = self.child.flatten(0, 2), self.leaf_of.flatten(0, 2)
-        tree = torch.arange(n_trees, device=rows.device)
-        found = torch.empty((len(rows), n_trees), dtype=torch.int64, device=rows.device)
-        for part in cover(len(rows), max(1, _LEAVES // n_trees)):
-            own = rows[part]
-            node = torch.zeros((len(own), n_trees), dtype=torch.int64, device=rows.device)
-            while True:
-                number = own.gather(1, feature[tree, node]) if own.shape[1] else node * 0.0
-                side = (number > threshold[tree, node]).long()
-                after = child[tree, node, side]
-                if torch.equal(after, node):
-                    break
-                node = after
-            found[part] = leaf_of[tree, node]
-        return found.view(-1, *shape)
+        """Leaves of states in all trees, `[n, E, A, T]`, int32."""
+        rows = ((states - self.centre) / self.scale).float()
+        if rows.shape[1] == 0:
+            rows = rows.new_zeros((len(rows), 1))  # there is nothing to split by
+        nodes = [getattr(self, name).flatten(0, 2) for name in _NODES]
+        if rows.device.type == "cpu":
+            leaves = np.empty((len(rows), len(nodes[0])), np.int32)
+            _find_leaves(rows.contiguous().numpy(), *(tensor.numpy() for tensor in nodes), leaves)
+            found = torch.from_numpy(leaves)
+        else:
+            found = _leaves_on_device(rows, *nodes)
+        return found.view(-1, *self.feature.shape[:3])
 
-    def grams(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
-        """Number of rows of each leaf."""
+    def grams(
+        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Weight of each leaf."""
         leaves = self._leaves(member, rows, actions)
-        return torch.bincount(leaves.flatten(), minlength=self.values.shape[2]).double()
+        each = None if weights is None else weights[:, None].expand(leaves.shape).flatten()
+        return torch.bincount(leaves.flatten(), each, minlength=self.values.shape[2]).double()
 
     def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
         """Sums of targets of each leaf."""
-        leaves = self._leaves(member, rows, actions)
         total = targets.new_zeros((self.values.shape[2], *targets.shape[1:]))
-        for tree in leaves.T:
+        for tree in self._leaves(member, rows, actions).T:
             total.index_add_(0, tree, targets)
         return total
 
@@ -172,20 +223,59 @@ class ForestQ(Averager):
         which = actions[:, None, None].expand(-1, 1, rows.shape[3])
         return rows[:, member].gather(1, which)[:, 0]
 
-    def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
-        """Takes means; a leaf without rows has the mean of all."""
-        for member, (count, moment) in enumerate(sums):
-            overall = moment.sum(0) / count.sum().clamp(min=1)
-            means = moment / count.clamp(min=1)[:, None, None]
-            filled = torch.where((count > 0)[:, None, None], means, overall)
-            self.values[member, step] = filled.float()
+    def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
+        """Takes means over leaves; a leaf without rows has the mean of all."""
+        table = values.reshape(len(values), -1)
+        for member in range(self.sizes.n_members):
+            leaf = self._leaf_rows(member, rows)
+            means = embedding_bag(
+                leaf.places, table, leaf.first, mode="sum", per_sample_weights=leaf.shares
+            )
+            if len(leaf.empty):
+                own = table[leaf.own].double()
+                own = own if leaf.weights is None else own * leaf.weights[:, None]
+                n = len(own) if leaf.weights is None else leaf.weights.sum()
+                means[leaf.empty] = (own.sum(0) / max(n, 1)).float()
+            self.values[member, step] = means.view(-1, *values.shape[1:])
+
+    def _leaf_rows(self, member: int, rows: RowSet) -> LeafRows:
+        """Sorts the rows of a set by leaf."""
+        key = rows.name, member
+        if key not in self._by_leaf:
+            own = self.places(member, rows)
+            positions = self.positions(rows)[own]
+            leaves = self._leaves(member, self._rows[positions], self._actions[positions]).long()
+            weights = None if self._weights is None else self._weights[positions]
+            each = torch.ones_like(own, dtype=torch.float64) if weights is None else weights
+            each = each[:, None].expand(leaves.shape).flatten()
+            count = torch.bincount(leaves.flatten(), minlength=self.values.shape[2])
+            weight = torch.bincount(leaves.flatten(), each, minlength=len(count))
+            order = torch.argsort(leaves.flatten(), stable=True)
+            self._by_leaf[key] = LeafRows(
+                own[order // leaves.shape[1]].int(),
+                (count.cumsum(0) - count).int(),
+                (each[order] / weight[leaves.flatten()[order]]).float(),
+                torch.nonzero(count == 0)[:, 0],
+                own,
+                weights,
+            )
+        return self._by_leaf[key]
 
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one forest, `[n, 2, A, H]`."""
         leaves = embedded[:, member]  # [n, A, T]
-        table = self.values[member, step].flatten(1)
-        found = embedding_bag(leaves.flatten(0, 1), table, mode="mean")
+        found = self._means(leaves.flatten(0, 1), member, step)
         return found.view(*leaves.shape[:2], *self.values.shape[3:]).transpose(1, 2)
+
+    def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
+        """Values of one forest for one action of each state, `[n, 2, H]`."""
+        found = self._means(self._leaves(member, embedded, actions), member, step)
+        return found.view(-1, *self.values.shape[3:])
+
+    def _means(self, leaves: Tensor, member: int, step: int) -> Tensor:
+        """Means of the values of leaves `[n, T]`, `[n, 2 * H]`."""
+        table = self.values[member, step].flatten(1)
+        return embedding_bag(leaves.contiguous(), table, mode="mean")
 
     def check(self) -> None:
         """Checks that every path ends in a leaf that has a value.
@@ -197,10 +287,12 @@ class ForestQ(Averager):
             raise StoreError("ForestQ: its nodes do not make trees.")
 
     def _has_shapes(self) -> bool:
-        n_members, n_steps, n_actions, _, heads = self.sizes
+        n_members, n_steps, n_actions, n_numbers, heads = self.sizes
         shape, (n_leaves, *_) = self.feature.shape, (*self.values.shape[2:], 0)
         return (
             shape[:-1] == (n_members, n_actions, self.settings.trees)
+            and shape[-1] > 0
+            and self.centre.shape == self.scale.shape == (n_numbers,)
             and self.threshold.shape == self.leaf_of.shape == shape
             and self.child.shape == (*shape, 2)
             and self.values.shape == (n_members, n_steps, n_leaves, 2, len(heads))
@@ -220,9 +312,186 @@ class ForestQ(Averager):
         return all(bool(rule.all()) for rule in rules)
 
 
+def scaled_outcomes(outcomes: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Outcomes `[N, K]`, whatever their units; those that are always the same are left out.
+
+    Reward, cost and end count once each. All changes of the state together count twice, however
+    many numbers it has.
+    """
+    by = Scaling.of(outcomes, weights)
+    varies = np.ptp(outcomes, axis=0) > 1e-12 * np.abs(outcomes).max(axis=0, initial=0)
+    scaled: FloatArray = (outcomes - by.centre) / by.scale
+    n_changes = np.count_nonzero(varies[3:])
+    scaled[:, 3:] *= (2 / max(1, n_changes)) ** 0.5
+    return scaled[:, varies]
+
+
+def chosen_leaf(problem: Problem, rows: NDArray[Any], outcomes: FloatArray) -> int:
+    """The size of leaves that forecasts held-out outcomes well, for all actions together.
+
+    Trees with the smallest leaves are grown on two thirds of some rows of each action. A larger
+    leaf is the last node on the way to one that has so many rows. Of the sizes that are not clearly
+    worse than the best one it is the smallest: what is averaged cannot be told apart any more.
+    """
+    errors, counts = [np.zeros((len(LEAVES), 0))], [np.zeros(0)]
+    for action in range(problem.sizes.n_actions):
+        rng = problem.generator(f"leaf/{action}")
+        own = rng.permutation(np.flatnonzero(problem.actions == action))
+        some = np.sort(own[:_MOST_JUDGING])
+        count = np.ones(len(some)) if problem.weights is None else problem.weights[some]
+        shown = rng.binomial(count.astype(np.int64), 2 / 3)
+        hidden = count - shown
+        grown_on, judged = some[shown > 0], some[hidden > 0]
+        if len(grown_on) and len(judged):
+            trees = trees_of(
+                rows[grown_on],
+                outcomes[grown_on],
+                None if problem.weights is None else shown[shown > 0].astype(np.float64),
+                n_trees=_N_JUDGING,
+                leaf=LEAVES[0],
+                seed=int(rng.integers(2**31)),
+            )
+            found = sum(_forecasts(tree, rows[judged]) for tree in trees) / len(trees)
+            errors.append(np.square(found - outcomes[judged]).sum(axis=2))  # [sizes, n]
+            counts.append(hidden[hidden > 0] * len(own) / len(some))
+    good = _are_good(np.concatenate(errors, axis=1), np.concatenate(counts))
+    good[0] &= problem.weights is not None
+    return LEAVES[int(good.argmax())]
+
+
+def _are_good(errors: FloatArray, counts: FloatArray) -> BoolArray:
+    """Which sizes are not clearly worse than the best, given errors `[sizes, n]`.
+
+    Clearly: by two standard errors of the difference, and by a hundredth.
+    """
+    if len(counts) == 0:
+        return np.ones(len(errors), np.bool_)
+    means = errors @ counts / counts.sum()
+    best = int(means.argmin())
+    worse = means - means[best]
+    spread = (errors - errors[best] - worse[:, None]) * counts
+    noise = np.sqrt(np.square(spread).sum(axis=1)) / counts.sum()
+    good: BoolArray = worse <= np.maximum(2 * noise, 0.01 * means[best])
+    return good
+
+
+def _forecasts(tree: Any, rows: NDArray[Any]) -> FloatArray:
+    """Means of the last nodes that have so many rows, on the ways of rows `[n, D]`: `[L, n, K]`."""
+    values = tree.value[:, :, 0]
+    found = np.empty((len(LEAVES), len(rows), values.shape[1]))
+    node = np.zeros(len(rows), np.int64)
+    held = np.zeros((len(LEAVES), len(rows)), np.int64)
+    going = np.arange(len(rows))
+    while len(going):
+        here = node[going]
+        for number, leaf in enumerate(LEAVES):
+            enough = tree.weighted_n_node_samples[here] >= leaf
+            held[number, going[enough]] = here[enough]
+        inner = tree.children_left[here] >= 0
+        going, here = going[inner], here[inner]
+        left = rows[going, tree.feature[here]] <= tree.threshold[here]
+        node[going] = np.where(left, tree.children_left[here], tree.children_right[here])
+    for number in range(len(LEAVES)):
+        found[number] = values[held[number]]
+    return found
+
+
+def trees_of(
+    rows: NDArray[Any],
+    outcomes: FloatArray,
+    weights: FloatArray | None,
+    *,
+    n_trees: int,
+    leaf: int,
+    seed: int,
+) -> list[Any]:
+    """Grows trees on rows `[n, D]`, float32; of a single leaf, where there is nothing to split."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    varying = np.flatnonzero(np.ptp(rows, axis=0) > 0) if len(rows) else np.zeros(0, np.int64)
+    total = float(len(rows) if weights is None else weights.sum())
+    if total < 2 * leaf or len(varying) == 0 or outcomes.shape[1] == 0:
+        return [_Stump(outcomes, weights)] * n_trees
+    # A node tries one random split of each number, so a few numbers are shown several times.
+    varying = np.tile(varying, -(-_TRIES // len(varying)))
+    how: dict[str, Any] = {"bootstrap": True, "max_samples": _SHARE, "min_samples_leaf": leaf}
+    if weights is not None:  # a share, and a little less than it, as it is rounded
+        how = {"min_weight_fraction_leaf": (leaf - 0.01) / total}
+    forest = ExtraTreesRegressor(n_trees, random_state=seed, **how)
+    forest.fit(rows[:, varying], outcomes, sample_weight=weights)
+    return [_Tree(tree.tree_, varying) for tree in forest.estimators_]
+
+
+class _Tree:
+    """A tree of scikit-learn that was shown some numbers of the state alone."""
+
+    def __init__(self, tree: Any, varying: IntArray) -> None:
+        self.feature = np.where(tree.feature < 0, 0, varying[tree.feature.clip(0)])
+        self.threshold = tree.threshold
+        self.children_left, self.children_right = tree.children_left, tree.children_right
+        self.weighted_n_node_samples, self.value = tree.weighted_n_node_samples, tree.value
+
+
 class _Stump:
     """A tree of a single leaf."""
 
-    feature = np.array([-2])
-    threshold = np.zeros(1)
+    feature, threshold = np.zeros(1, np.int64), np.zeros(1)
     children_left = children_right = np.array([-1])
+    weighted_n_node_samples = np.array([np.inf])
+
+    def __init__(self, outcomes: FloatArray, weights: FloatArray | None) -> None:
+        has_rows = len(outcomes) > 0
+        mean = np.average(outcomes, axis=0, weights=weights) if has_rows else 0 * outcomes.sum(0)
+        self.value = mean[None, :, None]
+
+
+def _rounded_down(thresholds: FloatArray) -> NDArray[Any]:
+    """Thresholds in single precision: a number in it is at most one if it was at most the other."""
+    near = thresholds.astype(np.float32)
+    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)
+
+
+@njit(cache=True)
+def _find_leaves(rows, feature, threshold, child, leaf_of, found):  # type: ignore[no-untyped-def]
+    """Fills in the leaves `[n, M]` of rows `[n, D]` in M trees of K nodes.
+
+    Rows take a step each in turn, as the next one of a row has to wait for its last one.
+    """
+    node = np.empty(_BLOCK, np.int64)
+    for first in range(0, rows.shape[0], _BLOCK):
+        size = min(_BLOCK, rows.shape[0] - first)
+        for tree in range(feature.shape[0]):
+            node[:] = 0
+            goes_on = True
+            while goes_on:
+                goes_on = False
+                for i in range(size):
+                    at = np.uint64(node[i])
+                    number = rows[first + i, np.uint64(feature[tree, at])]
+                    side = np.uint64(number > threshold[tree, at])
+                    after = np.int64(child[tree, at, side])
+                    goes_on |= after != node[i]
+                    node[i] = after
+            for i in range(size):
+                found[first + i, tree] = leaf_of[tree, node[i]]
+
+
+def _leaves_on_device(
+    rows: Tensor, feature: Tensor, threshold: Tensor, child: Tensor, leaf_of: Tensor
+) -> Tensor:
+    """Leaves `[n, M]` of rows in M trees, by torch."""
+    n_trees = len(feature)
+    tree = torch.arange(n_trees, device=rows.device)
+    found = torch.empty((len(rows), n_trees), dtype=torch.int32, device=rows.device)
+    for part in cover(len(rows), max(1, _LOOKED_UP // n_trees)):
+        own = rows[part]
+        node = torch.zeros((len(own), n_trees), dtype=torch.int64, device=rows.device)
+        while True:
+            number = own.gather(1, feature[tree, node].long())
+            side = (number > threshold[tree, node]).long()
+            after = child[tree, node, side].long()
+            if torch.equal(after, node):
+                break
+            node = after
+        found[part] = leaf_of[tree, node]
+    return found

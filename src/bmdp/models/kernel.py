@@ -98,6 +98,7 @@ class KernelQ(Averager):
 
     common = frozenset({"centre", "scale", "group"})
     constant = frozenset({"centres"})
+    weighs_rows = True
 
     settings: KernelModel
     centre: Tensor  # [D], of states
@@ -130,7 +131,7 @@ class KernelQ(Averager):
 
     def build(self, problem: Problem) -> None:
         """Chooses centres that are far apart, for each member and action."""
-        by, device = Scaling.of(problem.states), self.centre.device
+        by, device = Scaling.of(problem.states, problem.weights), self.centre.device
         self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
         rows = (problem.states - by.centre) / by.scale
         groups = np.zeros(len(rows)) if problem.is_last is None else problem.is_last
@@ -147,7 +148,8 @@ class KernelQ(Averager):
         for place, own in found.items():
             centres[place][: len(own)] = own
         self._set_centres(torch.from_numpy(centres).to(device))
-        n_varying = np.count_nonzero(rows.std(axis=0) > 0.5)  # others have no part in distances
+        squares = np.average(np.square(rows), axis=0, weights=problem.weights)  # 1, or about 0
+        n_varying = np.count_nonzero(squares > 0.25)  # others have no part in distances
         stretch = max(1.0, (n_varying / 2) ** 0.5)
         shares = np.linspace(0, 1, len(self.settings.lengths))
         shares[-1] = 1  # a single one is the longest
@@ -162,20 +164,27 @@ class KernelQ(Averager):
     def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
         """Chooses a length and a ridge for each member and action, adds up sums, and solves."""
         for member in range(self.sizes.n_members):
-            places = self.places(member, rows)
-            self.means[member, step] = values[places].double().mean(0)
+            self.means[member, step] = self._mean(member, rows, values)
             self.weights[member, step] = 0
             for action in range(self.sizes.n_actions):
                 own = self._own_places(member, action, rows)
                 if len(own):
                     self._solve((member, step, action), rows, values[own].double())
 
+    def _mean(self, member: int, rows: RowSet, values: Tensor) -> Tensor:
+        """Mean of the values `[n, 2, H]` of a member's rows."""
+        places = self.places(member, rows)
+        if self._weights is None:
+            return values[places].double().mean(0)
+        weights = self._weights[self.positions(rows)[places]]
+        return torch.tensordot(weights, values[places].double(), 1) / weights.sum()
+
     def _solve(self, place: tuple[int, int, int], rows: RowSet, targets: Tensor) -> None:
         """Solves for a member, step and action, given the targets `[n, 2, H]` of its rows."""
         basis = self._basis(rows, *place)
         length, ridge = basis.smoothness(targets)
         gram, turned = basis.grams(length)
-        moment = basis.added(lambda part: moments(basis.bumps(part, length), targets[part]))
+        moment = basis.moments(length, targets)
         mean = moment[0] / gram[0, 0]
         left = moment[1:] - gram[1:, :1] * mean  # moments of targets without their mean
         weights = turned.root @ (turned.root.T @ left / (turned.sizes + ridge)[:, None])
@@ -197,8 +206,10 @@ class KernelQ(Averager):
         if key not in self._bases:
             own = self._own_places(member, action, rows)
             place = member, int(self.group[step]), action
+            positions = self.positions(rows)[own]
             self._bases[key] = Basis(
-                self._rows[self.positions(rows)[own]],
+                self._rows[positions],
+                None if self._weights is None else self._weights[positions],
                 self.centres[place][: self._n_centres[place]],
                 self._lengths,
                 self.settings.ridges,
@@ -269,6 +280,7 @@ class Basis:
     def __init__(
         self,
         rows: Tensor,
+        weights: Tensor | None,
         centres: Tensor,
         lengths: tuple[float, ...],
         ridges: tuple[float, ...],
@@ -278,12 +290,13 @@ class Basis:
 
         Args:
             rows: `[n, D]`.
+            weights: `[n]`, how much a row counts; None for all alike.
             centres: `[C, D]`.
             lengths: to choose from.
             ridges: to choose from.
             rng: of the rows that judge.
         """
-        self.rows, self.centres = rows, centres
+        self.rows, self.weights, self.centres = rows, weights, centres
         self._lengths, self._ridges = lengths, rows.new_tensor(ridges)
         judged = np.sort(rng.permutation(len(rows))[:_N_JUDGED])
         self._judged = torch.from_numpy(judged).to(rows.device)
@@ -301,24 +314,36 @@ class Basis:
     def grams(self, length: float) -> tuple[Tensor, Directions]:
         """Products of bumps with each other on the rows, `[1 + C, 1 + C]`, and directions."""
         if length not in self._grams:
-            gram = self.added(lambda part: grams(self.bumps(part, length)))
+            gram = self.added(lambda part: grams(self.bumps(part, length), self._weighing(part)))
             self._grams[length] = gram, directions(gram[1:, 1:], self.centres, length)
         return self._grams[length]
+
+    def moments(self, length: float, targets: Tensor) -> Tensor:
+        """Products of a constant and bumps with targets `[n, 2, H]`, summed: `[1 + C, 2 * H]`."""
+        if self.weights is not None:
+            targets = targets * self.weights[:, None, None]
+        return self.added(lambda part: moments(self.bumps(part, length), targets[part]))
+
+    def _weighing(self, part: slice) -> Tensor | None:
+        return None if self.weights is None else self.weights[part]
 
     def smoothness(self, targets: Tensor) -> tuple[float, float]:
         """The length and the ridge of the least leave-one-out error, on some rows and heads."""
         n_heads = targets.shape[2]
         heads = [0, n_heads // 2, n_heads - 1]
         columns = targets[self._judged][:, :, heads].flatten(1)
-        deviation = columns.std(0, correction=0)
+        weights = None if self.weights is None else self.weights[self._judged, None]
+        columns = columns - _column_mean(columns, weights)
+        deviation = _column_mean(columns.square(), weights).sqrt()
         varies = deviation > 1e-6 * targets.abs().max()
-        columns = columns - columns.mean(0)
         columns = (columns / torch.where(varies, deviation, torch.inf)).float()
+        weighing = columns.new_ones((len(columns), 1)) if weights is None else weights.float()
         errors = []
         for judge in self._judges or self._make_judges():
-            moment = judge.features.T @ columns  # [M, K]
+            moment = judge.features.T @ (weighing * columns)  # [M, K]
             found = judge.features @ (judge.shrunk[:, :, None] * moment)  # [R, n, K]
-            errors.append(((columns - found) / judge.left[:, :, None]).square().sum((1, 2)))
+            misses = (columns - found) / judge.left[:, :, None]
+            errors.append((weighing * misses.square()).sum((1, 2)))
         best = int(torch.stack(errors).argmin())
         n_ridges = len(self._ridges)
         return self._lengths[best // n_ridges], float(self._ridges[best % n_ridges])
@@ -328,7 +353,8 @@ class Basis:
         rows = self.rows[self._judged]
         for length in self._lengths:
             near = bumps(rows, self.centres, length)
-            root, sizes = directions(near.T @ near, self.centres, length)
+            weighed = near if self.weights is None else near * self.weights[self._judged, None]
+            root, sizes = directions(weighed.T @ near, self.centres, length)
             features = near @ root
             shrunk = 1 / (sizes + self._ridges[:, None])
             left = 1 - (shrunk @ features.square().T).clip(max=0.99)
@@ -336,10 +362,11 @@ class Basis:
         return self._judges
 
 
-def grams(near: Tensor) -> Tensor:
-    """Products of a constant and bumps `[n, C]` with each other, summed over rows."""
-    each, both = near.sum(0), near.T @ near
-    count = near.new_full((1,), len(near))
+def grams(near: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Products of a constant and bumps `[n, C]` with each other, summed over weighted rows."""
+    weighed = near if weights is None else near * weights[:, None]
+    each, both = weighed.sum(0), weighed.T @ near
+    count = near.new_full((1,), len(near)) if weights is None else weights.sum()[None]
     top = torch.cat((count, each))[None]
     return torch.cat((top, torch.cat((each[:, None], both), dim=1)))
 
@@ -388,6 +415,11 @@ def far_apart(rows: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
         chosen.append(int(distance.argmax()))
         distance = np.minimum(distance, np.square(rows - rows[chosen[-1]]).sum(axis=1))
     return rows[chosen]
+
+
+def _column_mean(columns: Tensor, weights: Tensor | None) -> Tensor:
+    """Means of columns `[n, K]`, rows weighing `[n, 1]`."""
+    return columns.mean(0) if weights is None else (weights * columns).sum(0) / weights.sum()
 
 
 def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:

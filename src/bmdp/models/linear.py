@@ -55,6 +55,7 @@ class LinearQ(Averager):
     """Values that are linear in features."""
 
     common = frozenset({"centre", "scale"})
+    weighs_rows = True
 
     settings: LinearModel
     centre: Tensor  # [D], of states
@@ -72,17 +73,20 @@ class LinearQ(Averager):
 
     def build(self, problem: Problem) -> None:
         """Takes the scale of states."""
-        by = Scaling.of(problem.states)
+        by = Scaling.of(problem.states, problem.weights)
         self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
 
     def embed(self, states: Tensor) -> Tensor:
         """Features of states, `[n, P]`."""
         return state_features((states - self.centre) / self.scale, self.settings.state_features)
 
-    def grams(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
+    def grams(
+        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """Products of features with each other for each action, `[A, P, P]`."""
-        own = (rows[actions == action] for action in range(self.sizes.n_actions))
-        return torch.stack([features.T @ features for features in own])
+        weighted = rows if weights is None else rows * weights[:, None]
+        own = (actions == action for action in range(self.sizes.n_actions))
+        return torch.stack([weighted[mask].T @ rows[mask] for mask in own])
 
     def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
         """Products of features with targets for each action, `[A, P, 2, H]`."""

@@ -60,11 +60,12 @@ class Problem:
     states: FloatArray  # [N, D], float64
     actions: IntArray  # [N]
     members: BoolArray  # [E, N], the rows of each model
-    outcomes: FloatArray  # [N, K], what followed: reward, cost, next state; for structure alone
+    outcomes: FloatArray  # [N, K], what followed: reward, cost, end, change of the state
     sizes: Sizes  # of the model that is fitted
     seed: int  # of its random numbers
     budgets: FloatArray | None = None  # [N], held in the log, if known
     is_last: BoolArray | None = None  # [N], rows of a last step that is fitted by itself, if any
+    weights: FloatArray | None = None  # [N], how many equal rows each stands for; None for one
 
     def generator(self, name: str) -> np.random.Generator:
         """Random numbers for a purpose."""
@@ -141,6 +142,7 @@ class QModel(nn.Module):
 
     common: ClassVar[frozenset[str]] = frozenset()
     constant: ClassVar[frozenset[str]] = frozenset()
+    weighs_rows: bool = False  # whether it looks at `Problem.weights`
 
     def __init__(self, settings: Any, sizes: Sizes) -> None:
         """Makes models that know nothing."""
@@ -266,17 +268,31 @@ def _restored(
     return model
 
 
+class Part(NamedTuple):
+    """Some rows of a set, as an averager reads them."""
+
+    rows: Tensor  # [n, ...], embedded states
+    actions: Tensor  # [n]
+    weights: Tensor | None  # [n]
+    places: Tensor  # [n], where in the set they are
+
+
 class Averager(QModel):
     """A model whose value is a weighted mean of targets, fitted from sums over rows.
 
     The structure (cells, leaves, centres) comes from states and actions alone. `grams` depends on
-    the rows alone and is added up once for a set of rows, `moments` at every fit.
+    the rows alone and is added up once for a set of rows, `moments` at every fit. Both count a row
+    as often as it weighs: targets come to `moments` multiplied by weights.
     """
 
     _rows: Tensor  # [N, ...], embedded states of the problem
     _actions: Tensor  # [N]
+    _weights: Tensor | None  # [N], float64
     _masks: BoolArray  # [E, N], rows of each member
+    _positions: dict[str, Tensor]  # the rows of a set
     _own: dict[tuple[str, int], Tensor]  # where in a set the rows of a member are
+    _parts: dict[tuple[str, int], list[Part]]
+    _judged: dict[tuple[str, int], Part]
     _grams: dict[tuple[str, int], Tensor]
 
     def prepare(self, problem: Problem) -> None:
@@ -286,14 +302,19 @@ class Averager(QModel):
         self.to(device)
         self._rows = self.embed(torch.from_numpy(problem.states).to(device))
         self._actions = torch.tensor(problem.actions, device=device)
-        self._masks, self._own, self._grams = problem.members, {}, {}
+        weights = problem.weights
+        self._weights = None if weights is None else torch.tensor(weights, device=device)
+        self._masks, self._positions, self._own = problem.members, {}, {}
+        self._parts, self._judged, self._grams = {}, {}, {}
 
     @abstractmethod
     def build(self, problem: Problem) -> None:
         """Builds the structure."""
 
-    def grams(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
-        """Sums of weights over a chunk of embedded rows `[n, ...]`."""
+    def grams(
+        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Sums over a chunk of embedded rows `[n, ...]`, each as often as it weighs `[n]`."""
         raise NotImplementedError
 
     def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
@@ -316,22 +337,30 @@ class Averager(QModel):
 
     def _added(self, member: int, rows: RowSet, values: Tensor) -> tuple[Tensor, Tensor]:
         """Grams and moments over the rows of a set that are a member's."""
-        places = self.places(member, rows)
-        positions = self.positions(rows)[places]
-        chunks = [
-            (self._rows[positions[part]], self._actions[positions[part]], places[part])
-            for part in cover(max(1, len(places)), CHUNK)
-        ]
         key = rows.name, member
-        if key not in self._grams:
-            self._grams[key] = total(self.grams(member, r, a) for r, a, _ in chunks)
+        if key not in self._parts:
+            places = self.places(member, rows)
+            parts = cover(max(1, len(places)), CHUNK)
+            self._parts[key] = [self._part(rows, places[part]) for part in parts]
+            self._grams[key] = total(
+                self.grams(member, p.rows, p.actions, p.weights) for p in self._parts[key]
+            )
         return self._grams[key], total(
-            self.moments(member, r, a, values[q].double()) for r, a, q in chunks
+            self.moments(member, p.rows, p.actions, _times(values[p.places].double(), p.weights))
+            for p in self._parts[key]
         )
+
+    def _part(self, rows: RowSet, places: Tensor) -> Part:
+        """Some rows of a set."""
+        positions = self.positions(rows)[places]
+        weights = None if self._weights is None else self._weights[positions]
+        return Part(self._rows[positions], self._actions[positions], weights, places)
 
     def positions(self, rows: RowSet) -> Tensor:
         """The rows of a set."""
-        return torch.from_numpy(rows.positions).to(self._actions.device)
+        if rows.name not in self._positions:
+            self._positions[rows.name] = torch.from_numpy(rows.positions).to(self._actions.device)
+        return self._positions[rows.name]
 
     def places(self, member: int, rows: RowSet) -> Tensor:
         """Where in a set the rows of a member are."""
@@ -349,15 +378,21 @@ class Averager(QModel):
         """The same for values `[n, 2, H]`."""
         losses = []
         for member in range(self.sizes.n_members):
-            places = self.places(member, rows)
-            if len(places) == 0:
+            judged = self._judging(member, rows)
+            if len(judged.places) == 0:
                 continue
-            places = places[:: max(1, -(-len(places) // _MOST_JUDGED))]
-            positions = self.positions(rows)[places]
-            seen, actions = self._rows[positions], self._actions[positions]
-            taken = self.read_taken(member, seen, actions, step)
-            losses.append(float((taken - values[places]).square().sum(1).mean()))
-        return float(np.mean(losses)) if losses else 0.0
+            taken = self.read_taken(member, judged.rows, judged.actions, step)
+            errors = (taken - values[judged.places]).square().sum(1).mean(1)
+            losses.append(_mean(errors, judged.weights))
+        return float(torch.stack(losses).mean()) if losses else 0.0
+
+    def _judging(self, member: int, rows: RowSet) -> Part:
+        """Rows of a set by which the loss of a member is told."""
+        key = rows.name, member
+        if key not in self._judged:
+            places = self.places(member, rows)
+            self._judged[key] = self._part(rows, places[:: max(1, -(-len(places) // _MOST_JUDGED))])
+        return self._judged[key]
 
     @abstractmethod
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
@@ -383,9 +418,13 @@ class Scaling:
     scale: FloatArray  # [D]
 
     @classmethod
-    def of(cls, states: NDArray[Any]) -> Scaling:
+    def of(cls, states: NDArray[Any], weights: FloatArray | None = None) -> Scaling:
         """Mean and deviation of each number; one that never changes is left as it is."""
-        centre, deviation = states.mean(axis=0), states.std(axis=0)
+        if weights is None:
+            centre, deviation = states.mean(axis=0), states.std(axis=0)
+        else:
+            centre = weights @ states / weights.sum()
+            deviation = np.sqrt(weights @ np.square(states - centre) / weights.sum())
         is_constant = deviation <= 1e-12 * np.abs(states).max(axis=0, initial=0)
         return cls(centre, np.where(is_constant, 1.0, deviation))
 
@@ -402,7 +441,7 @@ class Bounded(QModel):
 
     def __init__(self, inner: QModel) -> None:
         super().__init__(inner.settings, inner.sizes)
-        self.inner = inner
+        self.inner, self.weighs_rows = inner, inner.weighs_rows
         shape = (inner.sizes.n_steps, 2, inner.sizes.n_actions, len(inner.sizes.heads))
         self.register_buffer("least", torch.zeros(shape))
         self.register_buffer("most", torch.zeros(shape))
@@ -552,6 +591,16 @@ def barred(values: Tensor, known: Tensor) -> Tensor:
         return values
     worst = values.new_tensor([-torch.inf, torch.inf])[:, None, None]
     return torch.where(known[:, None, :, None], values, worst)
+
+
+def _times(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Values `[n, 2, H]`, each row multiplied by its weight."""
+    return values if weights is None else values * weights[:, None, None]
+
+
+def _mean(errors: Tensor, weights: Tensor | None) -> Tensor:
+    """Mean of errors `[n]`, each as often as it weighs."""
+    return errors.mean() if weights is None else (errors * weights).sum() / weights.sum()
 
 
 def total(parts: Iterable[Tensor]) -> Tensor:

@@ -40,6 +40,7 @@ class TableQ(Averager):
     """Tables of means. The last cell is that of states which never occur."""
 
     common = frozenset({"least", "most", "cells", "seen"})
+    weighs_rows = True
 
     least: Tensor  # [D], of each number of a state
     most: Tensor  # [D]
@@ -94,10 +95,12 @@ class TableQ(Averager):
         """Actions that occur in the cell."""
         return self.seen[embedded]
 
-    def grams(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
+    def grams(
+        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """Number of rows of each cell and action."""
         pairs = rows * self.sizes.n_actions + actions
-        counts = torch.bincount(pairs, minlength=self.seen.numel())
+        counts = torch.bincount(pairs, weights, minlength=self.seen.numel())
         return counts.double()
 
     def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
