@@ -86,6 +86,7 @@ def fit(  # noqa: PLR0913
         EnvError: if the environment gives no cost, or fails.
         StoreError: if the folder exists, or cannot be written.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> hurry = rng.integers(2, size=400)  # pays 10, and costs 1 half of the time
     >>> costs, zeros = hurry * rng.integers(2, size=400), np.zeros(400)

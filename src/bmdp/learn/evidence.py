@@ -77,7 +77,7 @@ def choice_values(curves: Sequence[Curve]) -> FloatArray:
     >>> none, many = np.full(2, np.nan), np.full(2, 100.0)
     >>> curves = [Curve(c, np.array([0.0, 10.0]), none, none, many) for c in (cheap, dear)]
     >>> choice_values(curves).round(2).tolist()  # the second one overspends up to 0.5
-    [5.0, -1.43]
+    [5.0, -1.31]
     """
     costs = np.concatenate([curve.rising() for curve in curves])
     rewards = np.concatenate([curve.reward for curve in curves])

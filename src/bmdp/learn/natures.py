@@ -54,7 +54,7 @@ class Nature:
         return f"episodes of {self.n_steps} steps, each with a model of its own"
 
     def ended(self, batch: TransitionBatch) -> TransitionBatch:
-        """Returns a batch whose episodes end at the last step, even those that are cut off there."""
+        """Returns a batch whose episodes end at the last step, those that are cut off, too."""
         if self.n_steps is None or batch.truncated is None:
             return batch
         columns = batch.to_arrays()
