@@ -160,7 +160,7 @@ def learned(
 
 def placed_prices(lesson: Lesson, n: int = N_MEMBERS) -> FloatArray:
     """Returns prices where they make a difference, by a quick look at some of the episodes."""
-    prices = first_prices(lesson.batch, _N_FIRST)
+    prices = first_prices(lesson.batch, lesson.gamma, _N_FIRST)
     if len(prices) == 1:
         return prices
     if lesson.nature.n_states is None:

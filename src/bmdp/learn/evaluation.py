@@ -33,7 +33,7 @@ from bmdp.data import TransitionBatch
 from bmdp.errors import BudgetError, ConfigError, DataError, PolicyError
 from bmdp.learn.fit import Backward, Ensemble, Fit, Heads, Iterations, Schedule, fit_q, told_by_step
 from bmdp.learn.learners import BFTQConfig, Learner
-from bmdp.learn.next_values import expected, places_of, policy_values
+from bmdp.learn.next_values import as_it_is, expected, places_of, policy_values
 from bmdp.models.kernel import KernelModel
 from bmdp.models.networks import EncoderNet, FrontierNet
 from bmdp.models.regressor import Regressor
@@ -178,7 +178,7 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
     if schedule is None:
         counts_steps = getattr(policy, "n_steps", 2) > 1
         schedule = Backward() if counts_steps else _UNTIL_SETTLED
-    shown = _Clock(batch) if isinstance(schedule, Backward) else _as_it_is
+    shown = _Clock(batch) if isinstance(schedule, Backward) else as_it_is
     iterations = fit_q(
         batch,
         terms.model,
@@ -193,10 +193,6 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
     )
     *_, last = iterations
     return Evaluated(policy, terms.heads, last.fit)
-
-
-def _as_it_is(step: int, states: NDArray[Any]) -> NDArray[Any]:
-    return states
 
 
 class _Clock:

@@ -28,7 +28,7 @@ from bmdp.learn.shelf import Shelf
 from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies.random import UniformPolicy
 
-_ROUNDS = (0.1, 0.15, 0.2, 0.25, 0.3)  # shares of the episodes
+_ROUNDS = (0.1, 0.1, 0.1, 0.1, 0.12, 0.14, 0.16, 0.18)  # shares of the episodes
 _HOLDS = (1, 4, 16)  # steps for which random actions are held, of the first round
 _MOST_ROWS = 400_000  # of all rounds
 _MOST_LEARNED = 20_000  # rows that explorers learn from, where states are many

@@ -6,7 +6,6 @@ states.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +22,11 @@ MOST_STEPS = 60
 """Steps of an episode that have models of their own, at most; longer ones show the step."""
 
 _MOST_STATES = 5_000  # states that are few
+_CLOSE = 0.02  # logarithms of prices that are the same
+_MOST_CELLS = 50_000  # of tables with a model for each step
 _LEAST_ROWS = 5  # rows of each of them, on average
 _LEAST_ENDS = 0.1  # share of episodes that reach the last step, where there is a last step
-_MATTERS = 0.05  # discount of what follows the last step, from which on it is not the end of all
+_MATTERS = 0.2  # discount of what follows the last step, from which on it is not the end of all
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
     is_cut = not batch.terminal[is_last].any()
     if not is_end or (is_cut and gamma**n_steps <= _MATTERS):
         return Nature(n_states, None, 0, Iterations())
-    if n_steps <= MOST_STEPS:
+    if n_steps <= MOST_STEPS or (n_states or np.inf) * n_steps <= _MOST_CELLS:
         return Nature(n_states, n_steps, 0, Backward())
     return Nature(n_states, n_steps, n_steps, Iterations(n_steps + 1))
 
@@ -147,47 +148,53 @@ def returns(batch: TransitionBatch, gamma: float) -> FloatArray:
     )
 
 
-def first_prices(batch: TransitionBatch, n: int) -> FloatArray:
-    """Prices that are spread widely around the deviation of rewards over that of costs, falling."""
-    ratio = float(batch.reward.std()) / max(float(batch.cost.std()), 1e-300)
-    if not 0 < ratio < np.inf or batch.cost.std() == 0:
+def first_prices(batch: TransitionBatch, gamma: float, n: int) -> FloatArray:
+    """Prices that are spread widely around the deviation of rewards over that of costs, falling.
+
+    Both are of episodes, where these are known. Where nothing varies the only price is 0.
+    """
+    found = np.column_stack((batch.reward, batch.cost))
+    if batch.episode is not None and batch.step is not None:
+        found = returns(batch, gamma)
+    reward, cost = found.std(axis=0) > 1e-9 * np.abs(found).max(axis=0, initial=0)
+    if not (reward and cost):
         return np.zeros(1)
+    ratio = float(found[:, 0].std() / found[:, 1].std())
     return np.append(ratio * np.geomspace(1e3, 1e-3, n - 1), 0.0)
 
 
 def refined_prices(prices: FloatArray, costs: FloatArray, n: int) -> FloatArray:
-    """Places prices where cost changes with them.
+    """Places prices where cost changes with them, falling, the last one 0.
+
+    Costs that are spread evenly have prices between those that were tried, as if cost were a line
+    in the logarithm of the price; the first price is the least one of the least cost.
 
     Args:
         prices: that were tried, falling, the last one 0.
         costs: that they are thought to have.
-        n: number of prices.
+        n: number of prices, at most.
 
-    Of two neighbours the widest gap of costs is halved, again and again, as if cost were a line in
-    the logarithm of the price.
-
-    >>> refined_prices(np.array([100.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 4).round(6).tolist()
+    >>> refined_prices(np.array([1e4, 100.0, 1.0, 0.0]), np.array([0, 0, 2, 2]), 4).round(3).tolist()
     [100.0, 10.0, 1.0, 0.0]
     """
-    rising = np.maximum.accumulate(costs)
-    width = max(float(rising[-1] - rising[0]), 1e-300)
-    lowest = prices[prices > 0].min(initial=np.inf) / 10
-    kept = [0]
-    for i in range(1, len(prices)):  # one of those that cost the same is enough
-        if rising[i] - rising[kept[-1]] > 1e-3 * width or i == len(prices) - 1:
-            if i - 1 > kept[-1]:
-                kept.append(i - 1)
-            kept.append(i)
-    places = sorted(set(kept))
-    found = [(float(np.log(max(prices[i], lowest))), float(rising[i])) for i in places]
-    while len(found) < n:
-        gaps = [(b[1] - a[1]) if a[0] - b[0] > 0.02 else 0.0 for a, b in itertools.pairwise(found)]
-        i = int(np.argmax(gaps))
-        if gaps[i] <= 0:
-            break
-        (high, cheap), (low, dear) = found[i], found[i + 1]
-        found.insert(i + 1, ((high + low) / 2, (cheap + dear) / 2))
-    return np.append(np.exp([place for place, _ in found[:-1]]), 0.0)
+    rising = np.maximum.accumulate(np.asarray(costs, np.float64))
+    if rising[-1] <= rising[0]:
+        return prices
+    first = int(np.flatnonzero(rising == rising[0])[-1])
+    logs = np.log(np.maximum(prices, prices[-2] / 10))[first:]
+    levels = np.linspace(rising[first], rising[-1], n - 1)
+    places = np.interp(levels, _strictly(rising[first:]), logs)
+    apart = [float(places[0])]
+    for place in places[1:]:
+        if apart[-1] - place > _CLOSE:
+            apart.append(float(place))
+    return np.append(np.exp(apart), 0.0)
+
+
+def _strictly(values: FloatArray) -> FloatArray:
+    """Values that rise, where they do not, by next to nothing."""
+    found: FloatArray = values + np.arange(len(values)) * 1e-9 * np.ptp(values)
+    return found
 
 
 def some_episodes(batch: TransitionBatch, most: int, rng: np.random.Generator) -> TransitionBatch:

@@ -24,7 +24,7 @@ from bmdp.learn.fit import NextValues, Source, Values, Worth
 from bmdp.models.regressor import barred, combined
 from bmdp.policies.hull import HullRule
 from bmdp.policies.policy import Options, SteppedPolicy
-from bmdp.policies.prices import best_actions
+from bmdp.policies.prices import PriceDial, best_actions
 
 TOLERANCE = 0.01
 """At an infinite price, costs that are closer than this share of their range are equal."""
@@ -141,20 +141,36 @@ def policy_values(
 
     Paper: Eq. 6, the operator T^pi, estimated as T is in Section 3.1.
     """
+    lasting: dict[tuple[int, int, int], Any] = {}  # what a policy does that never changes
 
     def at_step(source: Source) -> Worth:
         states = shown(source.step, source.states)
+        now = policy.at_step(source.step)
+        done = lasting if getattr(policy, "n_steps", 2) == 1 and shown is as_it_is else {}
 
         def worth(values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
             if part.stop == 0:  # a promise, which a given policy does not make
                 return Values(values.new_zeros((1, 2, 2)))
-            options = policy.at_step(source.step).options_at(states[part], heads)
-            found = expected(values[0].cpu().numpy(), places_of(options, heads, n_actions))
+            key = (len(states), part.start, part.stop)
+            if isinstance(now, PriceDial):  # it plays one action, and keeps its price
+                if key not in done:
+                    numbers = np.rint(heads).astype(np.int64)
+                    done[key] = torch.from_numpy(now.points(states[part]).actions[:, numbers])
+                which = done[key].to(values.device)[:, None, None].expand(-1, 2, 1, -1)
+                return Values(values[0].gather(2, which)[:, :, 0].movedim(1, 2))
+            if key not in done:
+                done[key] = places_of(now.options_at(states[part], heads), heads, n_actions)
+            found = expected(values[0].cpu().numpy(), done[key])
             return Values(torch.from_numpy(np.moveaxis(found, 1, 2)).to(values))
 
         return worth
 
     return at_step
+
+
+def as_it_is(step: int, states: Any) -> Any:
+    """States as they are, at whatever step."""
+    return states
 
 
 def _checked(greedy: Greedy, caution: float) -> Worth:

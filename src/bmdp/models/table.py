@@ -1,26 +1,26 @@
-"""Means of targets in a table, for states that are whole numbers: exact on exhaustive data."""
+"""Means of targets in a table, for states that repeat: exact on exhaustive data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from bmdp.arrays import FloatArray
-from bmdp.errors import DataError, StoreError
+from bmdp.errors import StoreError
 from bmdp.models.regressor import Averager, Problem, Sizes, register_regressor
 
-_MOST = 2.0**62  # keys of cells stay below it
+_WHOLE = 2.0**53  # whole numbers below it are exact
+_STEP = -7046029254386353131  # 2**64 over the golden ratio, and two multipliers of splitmix64
+_FIRST, _SECOND = -4658895280553007687, -7723592293110705685
 
 
 @register_regressor
 @dataclass(frozen=True)
 class TableModel:
-    """A table of Q-values, each the mean of its targets. States are whole numbers.
+    """A table of Q-values, each the mean of its targets, for states that are few.
 
-    A state and action that never occur together are not played. A model of the ensemble that lacks
+    States are the same if all their numbers are, fractions in single precision. A state and action that never occur together are not played. A model of the ensemble that lacks
     a pair takes the mean of all models' rows; at a state that never occurs, the mean of the action.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
@@ -39,19 +39,15 @@ class TableModel:
 class TableQ(Averager):
     """Tables of means. The last cell is that of states which never occur."""
 
-    common = frozenset({"least", "most", "cells", "seen"})
+    common = frozenset({"cells", "seen"})
     weighs_rows = True
 
-    least: Tensor  # [D], of each number of a state
-    most: Tensor  # [D]
     cells: Tensor  # [S], keys of the states that occur, rising
     seen: Tensor  # [S + 1, A], which actions occur there
     table: Tensor  # [E, steps, S + 1, 2, A, H]
 
     def __init__(self, settings: TableModel, sizes: Sizes) -> None:
         super().__init__(settings, sizes)
-        for name in ("least", "most"):
-            self.register_buffer(name, torch.zeros(sizes.n_numbers, dtype=torch.float64))
         self._set_cells(torch.zeros(0, dtype=torch.int64))
 
     def _set_cells(self, cells: Tensor) -> None:
@@ -65,31 +61,17 @@ class TableQ(Averager):
 
     def build(self, problem: Problem) -> None:
         """Makes a cell for each state that occurs."""
-        states, device = problem.states, self.least.device
-        _require_whole(states)
-        for name, ends in (("least", states.min(axis=0)), ("most", states.max(axis=0))):
-            self.get_buffer(name)[:] = torch.from_numpy(ends)
-        if np.prod(states.max(axis=0) - states.min(axis=0) + 1) > _MOST:
-            raise DataError("states of a table span too many numbers to be counted.")
-        keys = self._keys(torch.from_numpy(states).to(device))
-        self._set_cells(torch.unique(keys))
-        places = self.embed(torch.from_numpy(states).to(device))
-        self.seen[places, torch.tensor(problem.actions, device=device)] = True
+        states = torch.from_numpy(problem.states).to(self.device)
+        self._set_cells(torch.unique(keys_of(states)))
+        self.seen[self.embed(states), torch.tensor(problem.actions, device=self.device)] = True
 
     def embed(self, states: Tensor) -> Tensor:
         """Number of the cell of each state; the last one, if it never occurs."""
-        inside = ((states >= self.least) & (states <= self.most)).all(1)
-        keys = self._keys(torch.where(inside[:, None], states, self.least))
-        places = torch.searchsorted(self.cells, keys).clamp(max=max(0, len(self.cells) - 1))
-        is_cell = inside & (states == states.round()).all(1)
-        if len(self.cells):
-            is_cell &= self.cells[places] == keys
-        return torch.where(is_cell, places, len(self.cells))
-
-    def _keys(self, states: Tensor) -> Tensor:
-        spans = (self.most - self.least + 1).long()
-        place = torch.cumprod(torch.cat((spans.new_ones(1), spans[:-1])), 0)
-        return ((states - self.least).long() * place).sum(1)
+        if len(self.cells) == 0:
+            return torch.zeros(len(states), dtype=torch.int64, device=states.device)
+        keys = keys_of(states)
+        places = torch.searchsorted(self.cells, keys).clamp(max=len(self.cells) - 1)
+        return torch.where(self.cells[places] == keys, places, len(self.cells))
 
     def known(self, embedded: Tensor) -> Tensor:
         """Actions that occur in the cell."""
@@ -146,18 +128,19 @@ def _mean(total: Tensor, count: Tensor, otherwise: Tensor) -> Tensor:
     return torch.where((count > 0)[:, None, None], means, otherwise)
 
 
-def _require_whole(states: FloatArray) -> None:
-    """Checks that states are whole numbers.
+def keys_of(states: Tensor) -> Tensor:
+    """Keys `[n]` of states `[n, D]`: the same for the same numbers, and only for them.
 
-    Raises:
-        DataError: naming the first that is none.
+    (Two of a million different states share one with a probability of a hundred-millionth.)
+
+    >>> states = torch.tensor([[0.0, 0.1], [-0.0, 0.1], [0.1, 0.0]], dtype=torch.float64)
+    >>> torch.unique(keys_of(states), return_inverse=True)[1].tolist() in ([0, 0, 1], [1, 1, 0])
+    True
     """
-    if states.shape[1] == 0:
-        raise DataError("states must have a column, their number; got none.")
-    bad = np.argwhere((states != np.round(states)) | ~(np.abs(states) < 2**53))
-    if len(bad):
-        row, column = map(int, bad[0])
-        raise DataError(
-            f"states of a table must be whole numbers; got {states[row, column]:g} at "
-            f"[{row}, {column}]."
-        )
+    is_whole = (states == states.round()) & (states.abs() < _WHOLE)
+    same = torch.where(is_whole, states, states.float().double()) + 0.0  # -0 becomes 0
+    columns = torch.arange(1, states.shape[1] + 1, device=states.device)
+    bits = same.contiguous().view(torch.int64) + columns * _STEP
+    bits = (bits ^ (bits >> 30)) * _FIRST
+    bits = (bits ^ (bits >> 27)) * _SECOND
+    return (bits ^ (bits >> 31)).sum(1)
