@@ -57,7 +57,7 @@ def problem_of(  # noqa: PLR0913
     actions = np.zeros(n, np.int64) if actions is None else np.asarray(actions)
     members = np.ones((1, n), bool) if members is None else members
     sizes = Sizes(len(members), n_steps, n_actions, states.shape[1], tuple(map(float, heads)))
-    outcomes = np.column_stack((np.zeros((n, 2)), states))
+    outcomes = np.column_stack((np.zeros((n, 3)), states))
     return Problem(states, actions, members, outcomes, sizes, seed)
 
 

@@ -432,10 +432,10 @@ class Fit:
         self.columns: IntArray = every if told is None else every[~told]
         self.taken: BoolArray = np.bincount(batch.action, minlength=batch.n_actions) > 0
         is_last: BoolArray | None = None
-        if self.n_steps > 1:
+        if isinstance(schedule, Backward):
             is_last = np.asarray(batch.step) == self.n_steps - 1
         rows = Rows(
-            states=np.asarray(batch.state, np.float64)[:, self.columns],
+            states=np.ascontiguousarray(batch.state[:, self.columns], np.float64),
             actions=batch.action,
             rewards=batch.reward / self.units[0],
             costs=batch.cost / self.units[1],
@@ -455,7 +455,7 @@ class Fit:
         q = regressor.empty(sizes)
         self._rows = rows.merged(self.columns) if q.weighs_rows else rows
         self.q: QModel = (Bounded(q) if bounded else q).to(device)
-        has_own_last = isinstance(schedule, Backward) and schedule.last_step == "own"
+        has_own_last = self.n_steps > 1 and getattr(schedule, "last_step", "") == "own"
         self.q.prepare(
             Problem(
                 states=self._rows.states,
@@ -714,10 +714,9 @@ def equal_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray] | N
         Positions of the first rows of their kind, rising, and kinds `[N]`; None where there are
         more kinds than half the rows, or no columns.
 
-    >>> first, kind = equal_rows([np.array([3, 3, 5, 3]), np.array([0.5, 1, 0, 0.5])]) or ()
-    >>> equal_rows([np.array([3, 3, 5])])
-    >>> [array.tolist() for array in equal_rows([np.array([5, 3, 5, 3])]) or ()]
+    >>> [array.tolist() for array in equal_rows([np.array([5, 3, 5, 3])])]
     [[0, 1], [0, 1, 0, 1]]
+    >>> equal_rows([np.array([5, 3, 5])])
     """
     if not columns:
         return None

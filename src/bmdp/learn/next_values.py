@@ -88,8 +88,9 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
             heads = asked.long()
             if choosing.device.type == "cpu":
                 found = np.empty((len(choosing), *heads.shape[-1:], 2), np.float32)
-                columns = (choosing, valuing, scaled, heads.expand(len(choosing), -1))
-                _fill_priced(*(column.numpy() for column in columns), tolerance, found)
+                at = heads.expand(len(choosing), -1).numpy()
+                both = choosing.numpy(), valuing.numpy()
+                _fill_priced(*both, scaled.numpy(), at, tolerance, found)
                 return Values(torch.from_numpy(found))
             q_r, q_c = choosing[..., heads].unbind(1)
             actions = best_actions(q_r, q_c, scaled[heads], tolerance)  # [n, L]

@@ -42,7 +42,7 @@ from bmdp.models.regressor import (
     register_regressor,
 )
 
-LEAVES = (1, 3, 5, 10, 30, 100)
+LEAVES = (1, 3, 10, 30, 100)
 """Numbers of rows of a leaf to choose from; the first one only where rows repeat."""
 
 _SHARE = 0.7  # rows that are drawn for a tree, with replacement, as a share of all
@@ -197,7 +197,8 @@ class ForestQ(Averager):
         nodes = [getattr(self, name).flatten(0, 2) for name in _NODES]
         if rows.device.type == "cpu":
             leaves = np.empty((len(rows), len(nodes[0])), np.int32)
-            _find_leaves(rows.contiguous().numpy(), *(tensor.numpy() for tensor in nodes), leaves)
+            feature, threshold, child, leaf_of = (tensor.numpy() for tensor in nodes)
+            _find_leaves(rows.contiguous().numpy(), feature, threshold, child, leaf_of, leaves)
             found = torch.from_numpy(leaves)
         else:
             found = _leaves_on_device(rows, *nodes)
@@ -321,7 +322,7 @@ def scaled_outcomes(outcomes: FloatArray, weights: FloatArray | None) -> FloatAr
     by = Scaling.of(outcomes, weights)
     varies = np.ptp(outcomes, axis=0) > 1e-12 * np.abs(outcomes).max(axis=0, initial=0)
     scaled: FloatArray = (outcomes - by.centre) / by.scale
-    n_changes = np.count_nonzero(varies[3:])
+    n_changes = int(np.count_nonzero(varies[3:]))
     scaled[:, 3:] *= (2 / max(1, n_changes)) ** 0.5
     return scaled[:, varies]
 
@@ -351,12 +352,12 @@ def chosen_leaf(problem: Problem, rows: NDArray[Any], outcomes: FloatArray) -> i
                 leaf=LEAVES[0],
                 seed=int(rng.integers(2**31)),
             )
-            found = sum(_forecasts(tree, rows[judged]) for tree in trees) / len(trees)
+            found = np.mean([_forecasts(tree, rows[judged]) for tree in trees], axis=0)
             errors.append(np.square(found - outcomes[judged]).sum(axis=2))  # [sizes, n]
             counts.append(hidden[hidden > 0] * len(own) / len(some))
-    good = _are_good(np.concatenate(errors, axis=1), np.concatenate(counts))
-    good[0] &= problem.weights is not None
-    return LEAVES[int(good.argmax())]
+    first = 1 if problem.weights is None else 0
+    good = _are_good(np.concatenate(errors, axis=1)[first:], np.concatenate(counts))
+    return LEAVES[first + int(good.argmax())]
 
 
 def _are_good(errors: FloatArray, counts: FloatArray) -> BoolArray:
@@ -418,7 +419,8 @@ def trees_of(
     if weights is not None:  # a share, and a little less than it, as it is rounded
         how = {"min_weight_fraction_leaf": (leaf - 0.01) / total}
     forest = ExtraTreesRegressor(n_trees, random_state=seed, **how)
-    forest.fit(rows[:, varying], outcomes, sample_weight=weights)
+    targets = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
+    forest.fit(rows[:, varying], targets, sample_weight=weights)
     return [_Tree(tree.tree_, varying) for tree in forest.estimators_]
 
 
@@ -440,8 +442,9 @@ class _Stump:
     weighted_n_node_samples = np.array([np.inf])
 
     def __init__(self, outcomes: FloatArray, weights: FloatArray | None) -> None:
-        has_rows = len(outcomes) > 0
-        mean = np.average(outcomes, axis=0, weights=weights) if has_rows else 0 * outcomes.sum(0)
+        mean = outcomes.sum(axis=0)  # of nothing, if there is nothing
+        if outcomes.size:
+            mean = np.average(outcomes, axis=0, weights=weights)
         self.value = mean[None, :, None]
 
 

@@ -177,7 +177,8 @@ class KernelQ(Averager):
         if self._weights is None:
             return values[places].double().mean(0)
         weights = self._weights[self.positions(rows)[places]]
-        return torch.tensordot(weights, values[places].double(), 1) / weights.sum()
+        mean: Tensor = torch.tensordot(weights, values[places].double(), 1) / weights.sum()
+        return mean
 
     def _solve(self, place: tuple[int, int, int], rows: RowSet, targets: Tensor) -> None:
         """Solves for a member, step and action, given the targets `[n, 2, H]` of its rows."""

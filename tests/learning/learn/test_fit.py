@@ -8,11 +8,27 @@ import torch
 
 import bmdp
 from batches import Memory, bandit, chain, every_step, fraction_model, seen_with
-from bmdp import BFTQ, BFTQConfig, ConfigError, DataError, TransitionBatch
+from bmdp import (
+    BFTQ,
+    FTQ,
+    BFTQConfig,
+    ConfigError,
+    DataError,
+    FTQConfig,
+    TransitionBatch,
+)
 from bmdp.exact import budgeted_value_iteration
 from bmdp.exact.operators import backup, optimality_operator
 from bmdp.learn import Backward, EnvConfig, Iterations, LagrangianConfig, LagrangianFTQ, collect
-from bmdp.learn.fit import bootstrap_targets, told_by_step
+from bmdp.learn.fit import (
+    Ensemble,
+    Fit,
+    Heads,
+    Rows,
+    bootstrap_targets,
+    equal_rows,
+    told_by_step,
+)
 from bmdp.learn.learners import schedule_of
 from bmdp.learn.runs import FitKeeper
 from bmdp.learn.spec import with_setting
@@ -26,6 +42,7 @@ from bmdp.models import (
     TableModel,
 )
 from bmdp.policies import RandomBudgetedPolicy
+from regressors import dice
 from training import SPEC
 
 STATES = np.arange(3)[:, None]  # the fourth is the end, where nothing is played
@@ -40,6 +57,8 @@ EXACT = BFTQConfig(
     costs_from_zero=False,
 )
 LEARNED = BFTQConfig(gamma=1.0, n_budgets=11, model=KernelModel(50), schedule=Backward())
+ONCE, NEAR = Iterations(1), LinearModel("quadratic")
+LAGRANGIAN = LagrangianConfig(gamma=0.99, prices=(0.0, 100.0))
 FEW = Regression(steps=3, batch_size=16)
 QUICK = FrontierNet((32,), regression=Regression(steps=100, learning_rate=0.015))
 
@@ -145,6 +164,52 @@ def test_the_default_number_of_iterations_is_enough_to_settle(gamma):
     learner = BFTQ(BFTQConfig(gamma=gamma, model=TableModel(), n_budgets=2, ensemble=1))
     learner.fit(endless_log(), seed=0, device="cpu", on_record=records.append)
     assert records[-1].has_settled
+
+
+def test_a_deadline_ends_iterations_which_are_then_not_settled():
+    records = []
+    learner = BFTQ(BFTQConfig(gamma=GAMMA, model=TableModel(), ensemble=1))
+    late = iter([False, False, True])
+    policy = learner.fit(
+        endless_log(),
+        seed=0,
+        device="cpu",
+        on_record=records.append,
+        until=lambda: next(late),
+    )
+    assert [record.has_settled for record in records] == [None, None, False]
+    assert records[-1].is_last
+    expected = [0, 0.01 * (1 + GAMMA + GAMMA**2)]
+    assert policy.frontier([0]).costs.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("learner", [FTQ(FTQConfig(gamma=GAMMA)), LagrangianFTQ(LAGRANGIAN)])
+def test_every_learner_has_a_deadline(learner):
+    records = []
+    how = {"seed": 0, "device": "cpu", "on_record": records.append}
+    learner.fit(endless_log(), **how, until=lambda: True)
+    assert [record.has_settled for record in records] == [False]
+
+
+def test_a_deadline_does_not_cut_steps():
+    records = []
+    learner, batch = BFTQ(EXACT), every_step(fraction_model(1, 0.9), 4)
+    learner.fit(batch, seed=0, device="cpu", on_record=records.append, until=lambda: True)
+    assert [record.step for record in records] == [3, 2, 1, 0]
+    assert records[-1].has_settled
+
+
+@pytest.mark.parametrize("gamma", [0.95, 0.99, 0.999])
+def test_values_that_are_said_to_have_settled_are_near_their_limit(gamma):
+    """One action that earns 1 for ever: the limit is 1 / (1 - gamma)."""
+    records, zeros = [], np.zeros(4)
+    log = TransitionBatch(zeros, zeros.astype(int), zeros + 1, zeros, zeros, zeros > 0)
+    config = BFTQConfig(
+        gamma=gamma, model=TableModel(), ensemble=1, n_budgets=2, schedule=Iterations(20_000)
+    )
+    policy = BFTQ(config).fit(log, seed=0, device="cpu", on_record=records.append)
+    assert records[-1].has_settled
+    assert policy.frontier([0]).rewards.max() == pytest.approx(1 / (1 - gamma), rel=0.02)
 
 
 def test_every_iteration_is_recorded():
@@ -258,6 +323,138 @@ def test_backwards_every_step_is_recorded_and_nothing_has_to_settle():
     assert [record.is_last for record in records] == [False, False, False, True]
     assert [record.has_settled for record in records] == [None, None, None, True]
     assert all(np.isfinite(record.last_loss) for record in records)
+
+
+# Rows that are equal
+
+
+def small_walk():
+    """A log of few states, so that most rows are equal but for what they earn and cost."""
+    batch = dice(150)
+    state, following = (np.minimum(s, 2) for s in (batch.state, batch.next_state))
+    return without(batch, state=state, next_state=following)
+
+
+def q_values(policy):
+    """Values of all steps."""
+    q = policy.q_function if hasattr(policy, "q_function") else policy.dial.q_function
+    every = np.stack(np.meshgrid(range(3), range(3)), axis=-1).reshape(-1, 2) * 1.0
+    return np.array([q(every, step) for step in range(q.n_steps)])
+
+
+MERGING = {
+    "table": TableModel(),
+    "linear": LinearModel(),
+    "kernel": KernelModel(20),
+    "forest": ForestModel(5),
+    "forest of a leaf": ForestModel(5, 4),
+}
+each_merging = pytest.mark.parametrize("model", MERGING.values(), ids=MERGING.keys())
+each_way = pytest.mark.parametrize(
+    "schedule", [Iterations(4, settled=0.0), Backward("own"), Backward("shared")], ids=str
+)
+
+
+def learned(batch, model, schedule, ensemble=2):
+    config = BFTQConfig(gamma=0.9, n_budgets=3, model=model, schedule=schedule, ensemble=ensemble)
+    return q_values(BFTQ(config).fit(batch, seed=0, device="cpu"))
+
+
+@each_way
+@each_merging
+@pytest.mark.parametrize("copies", [2, 3])
+def test_a_log_that_is_copied_is_the_same_log(model, schedule, copies):
+    batch = small_walk()
+    rows = np.tile(np.arange(len(batch)), copies)
+    once, again = (learned(b, model, schedule) for b in (batch, batch.take(rows)))
+    np.testing.assert_allclose(again, once, rtol=1e-4, atol=1e-4)
+
+
+@each_way
+@each_merging
+def test_a_log_of_different_rows_that_is_copied_is_the_same_log(model, schedule):
+    """Its own rows are not merged, and those of the copy are."""
+    batch = dice(60)
+    rng = np.random.default_rng(0)
+    state, following = (s + rng.random(s.shape) for s in (batch.state, batch.next_state))
+    model = NEAR if isinstance(model, TableModel) else model
+    batch = without(batch, state=state, next_state=following)
+    rows = np.repeat(np.arange(len(batch)), 2)
+    once, again = (learned(b, model, schedule) for b in (batch, batch.take(rows)))
+    np.testing.assert_allclose(again, once, rtol=1e-4, atol=1e-4)
+
+
+@each_way
+@pytest.mark.parametrize("model", [TableModel(), LinearModel(), KernelModel(9, (1.0,), (0.1,))])
+def test_merging_equal_rows_changes_nothing(model, schedule, monkeypatch):
+    """For one model: of several, rounding may choose another."""
+    batch = small_walk()
+    merged = learned(batch, model, schedule, ensemble=1)
+    monkeypatch.setattr(Rows, "merged", lambda self, columns: self)
+    plain = learned(batch, model, schedule, ensemble=1)
+    np.testing.assert_allclose(merged, plain, rtol=1e-4, atol=1e-4)
+
+
+def rows_of(batch, model=EXACT.model, schedule=ONCE):
+    heads, device = Heads(np.zeros(1), False), torch.device("cpu")
+    fit = Fit(batch, model, heads, (0.9, 0.9), schedule, Ensemble(), 0, device, False)
+    return fit._rows
+
+
+def test_equal_rows_are_one_that_weighs_their_number_and_has_their_mean():
+    state, action = [0, 1, 0, 0, 0, 0, 1], [0, 1, 0, 0, 1, 0, 1]
+    after, done = [1, 0, 1, 0, 1, 7, 0], [False] * 5 + [True, False]
+    log = TransitionBatch(state, action, [1, 0, 3, 0, 0, 0, 8], [0, 2, 4, 0, 0, 0, 2], after, done)
+    log = TransitionBatch.concatenate([log, log.take([0])])
+    rows = rows_of(log.take([0, 1, 2, 0, 2, 1, 3, 4, 5, 6, 3, 4, 5, 0]))
+    assert rows.weights.tolist() == [5, 3, 2, 2, 2]
+    assert rows.rewards[:2] * 8 == pytest.approx([9 / 5, 8 / 3])
+    assert rows.costs[:2] * 4 == pytest.approx([8 / 5, 2])
+    assert rows.terminal.tolist() == [False] * 4 + [True]
+
+
+def test_next_states_of_terminal_rows_do_not_matter():
+    done = np.ones(6, bool)
+    log = TransitionBatch(np.zeros(6), np.zeros(6, int), done, done, np.arange(6), done)
+    assert len(rows_of(log).actions) == 1
+
+
+def test_rows_of_different_members_and_of_the_last_step_are_kept_apart():
+    batch = small_walk()
+    rows = rows_of(batch, schedule=Backward())
+    assert rows.weights.sum() == len(batch)
+    assert rows.weights @ rows.is_last == (batch.step == 3).sum()
+
+
+def test_networks_have_all_rows():
+    batch = small_walk()
+    assert len(rows_of(batch, FrontierNet((4,))).actions) == len(batch)
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 9, 20])
+def test_equal_rows_are_those_of_numpy(n_columns):
+    rng = np.random.default_rng(n_columns)
+    table = rng.integers(2, size=(300, n_columns)) * 1.0
+    table = table[rng.integers(40, size=300)]
+    first, which = equal_rows(list(table.T))
+    assert (table[first][which] == table).all()
+    assert len(first) == len(np.unique(table, axis=0))
+    assert (np.diff(first) > 0).all()
+
+
+def test_rows_that_differ_are_not_merged():
+    table = np.random.default_rng(0).random((300, 20))
+    table[:140] = table[140:280]
+    assert equal_rows(list(table.T)) is None
+    assert equal_rows([np.array([0.0, -0.0])])[1].tolist() == [0, 0]
+    assert equal_rows([]) is None
+
+
+def test_rows_whose_sums_are_equal_by_chance_are_not_merged(monkeypatch):
+    """As if all numbers had the same bits."""
+    real = np.unique
+    monkeypatch.setattr(np, "unique", lambda sums, **how: real(np.zeros_like(sums), **how))
+    assert equal_rows([np.arange(4.0)]) is None
 
 
 # What the step tells

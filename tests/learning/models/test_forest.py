@@ -1,6 +1,7 @@
 """Forests: leaves that hold means, borders that they find, and files that were tampered with."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from bmdp import BFTQ, BFTQConfig, ConfigError, StoreError, TransitionBatch, load_policy, storage
 from bmdp.models import ForestModel, KernelModel
+from bmdp.models.forest import scaled_outcomes
+from bmdp.models.regressor import Scaling
 from regressors import dice, every_row, fit_once, fitted, prepared, problem_of, values
 
 
@@ -22,30 +25,131 @@ def test_a_single_leaf_has_the_mean_target_of_each_action():
         np.testing.assert_allclose(found[:, :, action], np.broadcast_to(mean, (4, 2, 5)), atol=1e-6)
 
 
-def test_leaves_of_one_row_have_its_target():
+def test_leaves_of_one_row_have_its_target_where_all_rows_are_shown():
+    """As they are where rows weigh."""
     rng = np.random.default_rng(0)
     states, targets = rng.random((60, 2)), rng.normal(size=(60, 5, 2))
-    found = values(fitted(ForestModel(4, 1), problem_of(states), targets), states)[0, :, :, 0]
+    problem = replace(problem_of(states), weights=np.ones(60))
+    found = values(fitted(ForestModel(4, 1), problem, targets), states)[0, :, :, 0]
     np.testing.assert_allclose(found, targets.transpose(0, 2, 1), atol=1e-6)
 
 
-def test_trees_have_the_leaves_of_scikit_learn():
+def leaf_means(forest, rows, targets, weights):
+    """Means of targets `[n, 5, 2]` over the leaves of a forest of scikit-learn, `[n, 2, 5]`."""
+    leaves = forest.apply(rows)
+    expected = np.zeros((len(rows), 2, 5))
+    for tree in leaves.T:
+        for leaf in np.unique(tree):
+            own = tree == leaf
+            expected[own] += np.average(targets[own], axis=0, weights=weights[own]).T
+    return expected / leaves.shape[1]
+
+
+@pytest.mark.parametrize("weighs", [False, True])
+def test_trees_have_the_leaves_of_scikit_learn(weighs):
     """Means of several targets over the leaves of trees that were grown on what followed."""
     ensemble = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)
     states = rng.normal(size=(200, 2))
-    problem = problem_of(states)
+    weights = rng.integers(1, 9, size=200) * 1.0 if weighs else np.ones(200)
+    problem = replace(problem_of(states), weights=weights if weighs else None)
     targets = rng.normal(size=(200, 5, 2))
     found = values(fitted(ForestModel(6, 4), problem, targets), states)[0, :, :, 0]
-    # Columns of states are as far apart as those of outcomes, which are they, scaled.
+    by = Scaling.of(states, weights)
+    rows = ((states - by.centre) / by.scale).astype(np.float32)
+    how = {"bootstrap": True, "max_samples": 0.7, "min_samples_leaf": 4}
+    if weighs:
+        how = {"min_weight_fraction_leaf": 3.99 / weights.sum()}
     seed = int(problem.generator("trees/0/0").integers(2**31))
-    forest = ensemble.ExtraTreesRegressor(6, min_samples_leaf=4, random_state=seed)
-    forest.fit(states.astype(np.float32), (states - states.mean(axis=0)) / states.std(axis=0))
-    expected = np.zeros((200, 2, 5))
-    for leaves in forest.apply(states).T:
-        for leaf in np.unique(leaves):
-            expected[leaves == leaf] += targets[leaves == leaf].mean(axis=0).T / 6
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    forest = ensemble.ExtraTreesRegressor(6, random_state=seed, **how)
+    shown = np.tile(rows, 2)  # four splits are tried
+    forest.fit(shown, rows.astype(float), sample_weight=weights if weighs else None)
+    np.testing.assert_allclose(found, leaf_means(forest, shown, targets, weights), atol=1e-5)
+
+
+def test_values_are_means_over_all_rows_although_trees_are_grown_on_some():
+    """A single leaf of 40 rows; each tree was shown 28 at most."""
+    rng = np.random.default_rng(0)
+    states, targets = rng.random((40, 2)), rng.normal(size=(40, 5, 2))
+    found = values(fitted(ForestModel(3, 20), problem_of(states), targets), states)[0, :, :, 0]
+    np.testing.assert_allclose(found, np.broadcast_to(targets.mean(0).T, (40, 2, 5)), atol=1e-6)
+
+
+# The size of leaves
+
+
+def outcome_problem(signal, n=3000, seed=0, **columns):
+    """Rows whose outcomes are a jump in the state, and noise: `[reward, cost, end, change]`."""
+    rng = np.random.default_rng(seed)
+    states = rng.random((n, 2))
+    reward = signal * np.sin(20 * states[:, 0]) + rng.normal(size=n)
+    outcomes = np.column_stack((reward, 0 * reward, 0 * reward, 0 * states))
+    return replace(problem_of(states), outcomes=outcomes, **columns)
+
+
+def leaf_of(problem):
+    return prepared(ForestModel(), problem).leaf
+
+
+def test_leaves_are_larger_where_there_is_more_noise():
+    sizes = [leaf_of(outcome_problem(signal)) for signal in (100.0, 3.0, 0.3)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 3
+    assert sizes[-1] >= 30
+
+
+def test_leaves_of_one_row_are_chosen_only_where_rows_repeat():
+    """Four states, each seen a hundred times: nothing is gained by averaging over states."""
+    states = np.arange(4.0)[:, None]
+    outcomes = np.column_stack((states**2, 0 * states, 0 * states, states))
+    problem = replace(problem_of(states), outcomes=outcomes)
+    assert leaf_of(replace(problem, weights=np.full(4, 100.0))) == 1
+    assert leaf_of(outcome_problem(1e6)) == 3
+
+
+def test_values_of_many_steps_and_heads_do_not_outgrow_memory():
+    problem = outcome_problem(100.0)
+    sizes = problem.sizes._replace(n_steps=300, heads=tuple(np.arange(50.0)))
+    many = ForestModel().empty(sizes)
+    least = many._least_leaf(3000)
+    assert 3 < least == pytest.approx(25 * 3000 * 4 * 2 * 50 * 300 / 4 / 2**29, abs=1)
+
+
+# Structure
+
+
+def grown(problem, states):
+    """Numbers of the leaves of states, from one to the next: equal for equal partitions."""
+    q = prepared(ForestModel(4, 5), problem)
+    return q.embed(torch.tensor(states))[:, 0, 0]
+
+
+def test_units_of_outcomes_and_states_make_no_difference():
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(400, 2))
+    change = np.column_stack((np.sign(states), rng.normal(size=(400, 2))))[:, 1:3]
+    outcomes = np.column_stack((states[:, 0] > 0, states[:, 1] > 1, states[:, 0] > 1, change)) * 1.0
+    problem = replace(problem_of(states), outcomes=outcomes)
+    scaled = states * [1000.0, 0.001] + [5e5, 0.0]
+    other = replace(
+        problem_of(scaled), outcomes=outcomes * [100, 0.01, 1, 1000, 0.001] + [7, 0, 0, 0, 3]
+    )
+    assert torch.equal(grown(problem, states), grown(other, scaled))
+
+
+def test_a_number_that_never_changes_makes_no_difference():
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(400, 2))
+    outcomes = np.column_stack((states[:, 0] > 0, states[:, 1] > 1, 0 * states[:, 0], states)) * 1.0
+    more = np.insert(states, 1, 3.7, axis=1)
+    problem = replace(problem_of(states), outcomes=outcomes)
+    other = replace(problem_of(more), outcomes=np.insert(outcomes, 4, 0.0, axis=1))
+    assert torch.equal(grown(problem, states), grown(other, more))
+
+
+def test_outcomes_that_never_change_do_not_count():
+    outcomes = np.column_stack((np.arange(4), np.ones((4, 2)), np.arange(4) % 2, np.zeros(4)))
+    assert scaled_outcomes(outcomes, None).shape == (4, 2)
 
 
 def test_the_structure_is_kept_from_fit_to_fit():
