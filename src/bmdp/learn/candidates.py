@@ -95,7 +95,6 @@ def recipes(nature: Nature, n_numbers: int) -> tuple[Recipe, ...]:
     return (
         forest,
         kernel,
-        Recipe("kernels that check each other", KernelModel(), ensemble=3),
         Recipe("cautious kernels", KernelModel(100), ensemble=5, caution=0.5),
     )
 
@@ -174,9 +173,16 @@ def placed_prices(lesson: Lesson, n: int = N_MEMBERS) -> FloatArray:
 
 def promised(dial: Dial, lesson: Lesson) -> FloatArray:
     """Costs and rewards `[M, 2]` that members promise themselves at the first states."""
-    assert isinstance(dial.policy, PriceDial)
-    points = dial.policy.at_step(0).points(lesson.nature.shown_states(lesson.starts(), 0))
-    return np.column_stack((points.costs.mean(axis=0), points.rewards.mean(axis=0)))
+    states = lesson.nature.shown_states(lesson.starts(), 0)
+    now = dial.policy.at_step(0)
+    if isinstance(now, PriceDial):
+        points = now.points(states)
+        return np.column_stack((points.costs.mean(axis=0), points.rewards.mean(axis=0)))
+    found = np.zeros((len(dial.members), 2))
+    for member, budget in enumerate(dial.members):
+        mixtures = now.mixtures(states, np.full(len(states), budget))
+        found[member] = mixtures.cost.mean(), mixtures.reward.mean()
+    return found
 
 
 def played(dial: Dial, nature: Nature) -> PriceDial | HullPolicy:

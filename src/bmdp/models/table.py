@@ -20,8 +20,9 @@ _FIRST, _SECOND = -4658895280553007687, -7723592293110705685
 class TableModel:
     """A table of Q-values, each the mean of its targets, for states that are few.
 
-    States are the same if all their numbers are, fractions in single precision. A state and action that never occur together are not played. A model of the ensemble that lacks
-    a pair takes the mean of all models' rows; at a state that never occurs, the mean of the action.
+    States are the same if all their numbers are, fractions in single precision. A state and action
+    that never occur together are not played. A model of the ensemble that lacks a pair takes the
+    mean of all models' rows; at a state that never occurs, the mean of the action.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
