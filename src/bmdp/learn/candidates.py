@@ -9,7 +9,6 @@ spent by a coin between two neighbours.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,11 +17,12 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
+from bmdp.learn.fit import Record
 from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ
 from bmdp.learn.natures import Nature, first_prices, refined_prices, some_episodes
 from bmdp.models.forest import ForestModel
 from bmdp.models.kernel import KernelModel
-from bmdp.models.regressor import LearnedQ, Regressor
+from bmdp.models.regressor import LearnedQ, MeanQ, Regressor
 from bmdp.models.table import TableModel
 from bmdp.policies.hull import HullPolicy
 from bmdp.policies.prices import PriceDial
@@ -32,7 +32,7 @@ N_MEMBERS = 20
 """Members of a dial."""
 
 _N_FIRST = 13  # prices that are tried at first, over six powers of 10
-_MOST_ROWS = 10_000  # that place prices
+_MOST_ROWS = 5_000  # that place prices
 _N_BUDGETS = 9  # of an even grid that is joined to where members lie
 _N_STARTS = 1000  # first states at which members are asked
 
@@ -55,7 +55,8 @@ class Dial:
     recipe: Recipe
     policy: PriceDial | HullPolicy
     members: FloatArray  # [M], inner budgets, from the cheapest member to the dearest
-    seconds: float
+    seconds: float  # that it took
+    has_settled: bool  # whether its values have
 
     @property
     def slopes(self) -> FloatArray:
@@ -124,7 +125,7 @@ def learned(
     recipe: Recipe,
     lesson: Lesson,
     inner: FloatArray,
-    on_record: Callable[[Any], None] = lambda record: None,
+    seconds: float = np.inf,
 ) -> Dial:
     """Returns the dial of a recipe.
 
@@ -132,7 +133,7 @@ def learned(
         recipe: what is learned.
         lesson: from which transitions.
         inner: prices, falling; or budgets, rising.
-        on_record: called after every iteration.
+        seconds: after which iterations end, whether values have settled or not.
     """
     begin = time.perf_counter()
     nature = lesson.nature
@@ -144,7 +145,11 @@ def learned(
         "ensemble": recipe.ensemble,
         "caution": recipe.caution,
     }
-    fit: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device, "on_record": on_record}
+    fit: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device}
+    records: list[Record] = []
+    fit["on_record"] = records.append
+    if np.isfinite(seconds):
+        fit["until"] = lambda: time.perf_counter() - begin > seconds
     policy: PriceDial | HullPolicy
     if recipe.dial == "prices":
         priced = LagrangianFTQ(LagrangianConfig(prices=tuple(inner), **how)).fit(batch, **fit)
@@ -154,10 +159,21 @@ def learned(
         config = BFTQConfig(budgets=tuple(inner), **how)
         policy = BFTQ(config).fit(batch, **fit)
         members = inner
-    return Dial(recipe, policy, members, time.perf_counter() - begin)
+    settled = records[-1].has_settled is not False
+    return Dial(recipe, policy, members, time.perf_counter() - begin, settled)
 
 
-def placed_prices(lesson: Lesson, n: int = N_MEMBERS) -> FloatArray:
+def averaged(one: Dial, other: Dial) -> Dial:
+    """Returns the dial of the mean of two others, of the same prices."""
+    assert isinstance(one.policy, PriceDial) and isinstance(other.policy, PriceDial)
+    parts = tuple(dial.policy.q_function for dial in (one, other))
+    tolerance = (one.policy.tolerance + other.policy.tolerance) / 2
+    policy = replace(one.policy, q_function=MeanQ(parts), tolerance=tolerance)
+    recipe = replace(one.recipe, name=f"{one.recipe.name} + {other.recipe.name}")
+    return Dial(recipe, policy, one.members, 0.0, one.has_settled and other.has_settled)
+
+
+def placed_prices(lesson: Lesson, n: int = N_MEMBERS, seconds: float = np.inf) -> FloatArray:
     """Returns prices where they make a difference, by a quick look at some of the episodes."""
     prices = first_prices(lesson.batch, lesson.gamma, _N_FIRST)
     if len(prices) == 1:
@@ -166,7 +182,7 @@ def placed_prices(lesson: Lesson, n: int = N_MEMBERS) -> FloatArray:
         rng = lesson.generator("auto/prices")
         lesson = replace(lesson, batch=some_episodes(lesson.batch, _MOST_ROWS, rng))
     for _ in range(2):
-        dial = learned(quick_recipe(lesson.nature), lesson, prices)
+        dial = learned(quick_recipe(lesson.nature), lesson, prices, seconds / 2)
         prices = refined_prices(prices, promised(dial, lesson)[:, 0], n)
     return prices
 
@@ -188,6 +204,10 @@ def promised(dial: Dial, lesson: Lesson) -> FloatArray:
 def played(dial: Dial, nature: Nature) -> PriceDial | HullPolicy:
     """Returns the policy as it is played: it counts the steps that it was shown."""
     q = dial.policy.q_function
-    if nature.clock == 0 or not isinstance(q, LearnedQ):
+    if nature.clock == 0:
         return dial.policy
-    return replace(dial.policy, q_function=replace(q, clock=nature.clock))
+    if isinstance(q, MeanQ):
+        q = MeanQ(tuple(replace(part, clock=nature.clock) for part in q.parts))
+    elif isinstance(q, LearnedQ):
+        q = replace(q, clock=nature.clock)
+    return replace(dial.policy, q_function=q)

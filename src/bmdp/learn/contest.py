@@ -23,11 +23,21 @@ from scipy.special import stdtrit
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.learn import evidence
-from bmdp.learn.candidates import Dial, Lesson, Recipe, budgeted, learned, placed_prices, recipes
+from bmdp.learn.candidates import (
+    Dial,
+    Lesson,
+    Recipe,
+    averaged,
+    budgeted,
+    learned,
+    placed_prices,
+    recipes,
+)
 from bmdp.learn.evidence import Curve, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
+from bmdp.learn.fit import Backward
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
-from bmdp.learn.natures import Nature, completed, nature_of, returns
+from bmdp.learn.natures import Nature, completed, nature_of, returns, some_episodes
 from bmdp.learn.shelf import Shelf
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import Regressor
@@ -36,15 +46,15 @@ from bmdp.models.table import TableModel
 MINUTES = 5.0
 """Time of a fit, unless told otherwise."""
 
-EPISODES = 5_000
-"""Episodes that are played in an environment, unless told otherwise."""
-
 N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
 _LEAST = 20  # episodes from which on some are held out
-_SHARES = (0.6, 0.1, 0.2, 0.1)  # of episodes: exploring, choosing, measuring, forecasting
+_MOST_STEPS = 400_000  # that are played for evidence
+_FOR_EVIDENCE = 0.3  # share of the time that evidence takes, at most
+_MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
+_FOR_EACH = 0.15  # share of the time that a candidate may take
 _LATEST = 0.5  # share of the time after which no further candidate is begun
-_DOUBT = {TableModel: 0.02, ForestModel: 0.1}  # of what a judge says
+_DOUBT = 0.05  # of what dials promise themselves
 
 OnProgress = Callable[[float, str], None]
 """Called with the share that is done, and with what goes on."""
@@ -104,43 +114,58 @@ def fit_env(
 ) -> Fitted:
     """Returns what exploring an environment teaches."""
     work = _Work(terms, shelf, on_progress)
-    n_all = EPISODES if episodes is None else episodes
-    n_explore, n_choose, n_measure, n_forecast = (int(share * n_all) for share in _SHARES)
     player = Player(spec, terms.gamma, terms.seed, terms.workers)
-    how = Expedition(player, n_explore, 0.4 * 60 * terms.minutes, terms.device)
+    plan = EpisodePlan.of(episodes)
+    how = Expedition(player, plan.explore, 0.4 * 60 * terms.minutes, terms.device)
     batch = explored(how, shelf, lambda share, text: work.tell(0.4 * share, text), work.note)
-    first = n_explore
     nature = nature_of(batch, terms.gamma)
     batch = nature.ended(batch)
+    n_explored = len(batch.starts())
+    plan = work.sized(plan, len(batch) / n_explored)
     lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
-    judge, spread = judge_of(nature), Spread.of(returns(batch, terms.gamma))
-    doubt = _DOUBT[type(judge)]
-    models: dict[str, Curve] = {}
+    spread = Spread.of(returns(batch, terms.gamma))
 
     def judged(dial: Dial) -> Curve:
-        model = evidence.evaluated_curve(dial, batch, lesson, judge)
-        models[dial.recipe.name] = model
-        measured = player.curve(dial, lesson, model, n_choose // 6, first)
-        return evidence.blended(model, measured, spread, doubt)
+        model = evidence.promised_curve(dial, lesson)
+        measured = player.curve(dial, lesson, model, plan.choose, plan.explore)
+        return evidence.blended(model, measured, spread, _DOUBT)
 
     tried = work.tried(lesson, judged)
     best = tried[0]
     work.tell(0.8, "measuring the dial")
-    model = work.curve("all", lambda: evidence.evaluated_curve(best.dial, batch, lesson, judge))
-    halves = work.shelf.numbers(
-        "halves", lambda: {"found": evidence.left_out(best.dial, batch, lesson, judge, 2)}
-    )["found"]
-    cost_error, reward_error = evidence.jackknife_error(halves).T
-    model = replace(model, cost_error=cost_error, reward_error=reward_error)
+    model = evidence.promised_curve(best.dial, lesson)
+    first = plan.explore + plan.choose
     measured = work.curve(
-        "measured", lambda: player.curve(best.dial, lesson, model, n_measure, first + n_choose)
+        "measured", lambda: player.curve(best.dial, lesson, model, plan.measure, first)
     )
-    both = evidence.blended(model, measured, spread, doubt)
+    both = evidence.blended(model, measured, spread, _DOUBT)
     policy = work.handed_over(best.dial, both, lesson)
     work.tell(0.9, "playing the dial")
-    forecast = work.played(player, policy, n_forecast, first + n_choose + n_measure)
-    work.check_played(best, measured, model, forecast, batch)
-    return work.fitted(policy, forecast, tried, nature, len(batch), n_all)
+    forecast = work.played(player, policy, plan.forecast, first + plan.measure)
+    work.check_played(forecast, batch)
+    n_played = n_explored + len(tried) * plan.choose + plan.measure + plan.forecast
+    return work.fitted(policy, forecast, tried, nature, len(batch), n_played)
+
+
+@dataclass(frozen=True)
+class EpisodePlan:
+    """Numbers of episodes: explored, played with each candidate, with the best one, at the end."""
+
+    explore: int
+    choose: int
+    measure: int
+    forecast: int
+
+    @classmethod
+    def of(cls, episodes: int | None) -> EpisodePlan:
+        """Shares of a number of episodes; without one, five thousand and more for evidence.
+
+        >>> EpisodePlan.of(1000)
+        EpisodePlan(explore=600, choose=30, measure=180, forecast=100)
+        """
+        if episodes is None:
+            return cls(5_000, 800, 4_000, 1_100)
+        return cls(*(int(share * episodes) for share in (0.6, 0.03, 0.18, 0.1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +194,24 @@ class _Work:
         """Whether it is too late to begin another candidate."""
         return time.monotonic() - self._begin > _LATEST * 60 * self.terms.minutes
 
+    def sized(self, plan: EpisodePlan, length: float) -> EpisodePlan:
+        """Returns a plan whose evidence takes neither too many steps nor too much time.
+
+        Args:
+            plan: numbers of episodes.
+            length: steps of an episode, on average.
+        """
+        seconds = (time.monotonic() - self._begin) / plan.explore  # an episode, with learning
+        n_all = 4 * plan.choose + plan.measure + plan.forecast
+        share = min(
+            1.0,
+            _MOST_STEPS / (n_all * length),
+            _FOR_EVIDENCE * 60 * self.terms.minutes / (n_all * seconds),
+        )
+        kept = self.shelf.numbers("plan", lambda: {"share": share})["share"]
+        numbers = (plan.choose, plan.measure, plan.forecast)
+        return EpisodePlan(plan.explore, *(max(20, int(kept * number)) for number in numbers))
+
     def curve(self, name: str, make: Callable[[], Curve]) -> Curve:
         """Returns a curve that is kept."""
         return Curve(**self.shelf.numbers(name, lambda: vars(make())))
@@ -176,7 +219,11 @@ class _Work:
     def tried(self, lesson: Lesson, judged: Callable[[Dial], Curve]) -> list[_Tried]:
         """Learns candidates, and returns them with their evidence, the best one first."""
         self.tell(0.4, "placing prices")
-        prices = self.shelf.numbers("prices", lambda: {"found": placed_prices(lesson)})["found"]
+        seconds = _FOR_EACH * 60 * self.terms.minutes
+        lesson = replace(lesson, batch=_within(lesson))
+        prices = self.shelf.numbers(
+            "prices", lambda: {"found": placed_prices(lesson, seconds=seconds)}
+        )["found"]
         planned = list(recipes(lesson.nature, lesson.batch.state_size))
         found: list[_Tried] = []
         for number, recipe in enumerate(planned):
@@ -187,9 +234,16 @@ class _Work:
             self.tell(0.45 + 0.3 * number / len(planned), f"learning: {recipe.name}")
             found.append(self._try(recipe, lesson, prices, judged))
             found = _valued(found)
+        if len(found) > 1:
+            two = sorted(found, key=lambda one: -one.value)[:2]
+            self.tell(0.72, "trying the mean of two")
+            mean = averaged(two[0].dial, two[1].dial)
+            curve = self.curve(f"candidates/{mean.recipe.name}/curve", lambda: judged(mean))
+            found = _valued([*found, _Tried(mean, curve, np.nan)])
         if len(prices) > 1 and not self.is_late():
             best = max(found, key=lambda one: one.value)
-            recipe, grid = budgeted(best.dial.recipe, best.curve.rising())
+            alone = max((one for one in found if one.dial.seconds > 0), key=lambda one: one.value)
+            recipe, grid = budgeted(alone.dial.recipe, best.curve.rising())
             self.tell(0.75, f"learning: {recipe.name}")
             found = _valued([*found, self._try(recipe, lesson, grid, judged)])
         return sorted(found, key=lambda one: -one.value)
@@ -202,17 +256,18 @@ class _Work:
         judged: Callable[[Dial], Curve],
     ) -> _Tried:
         name = f"candidates/{recipe.name}"
-        seconds = {"seconds": 0.0}
+        seconds = {"seconds": 0.0, "settled": 1.0}
 
         def learn() -> Any:
-            dial = learned(recipe, lesson, inner)
+            dial = learned(recipe, lesson, inner, _FOR_EACH * 60 * self.terms.minutes)
             seconds["seconds"] = dial.seconds
+            seconds["settled"] = float(dial.has_settled)
             return dial.policy
 
         policy = self.shelf.policy(f"{name}/policy", learn)
-        took = self.shelf.numbers(f"{name}/seconds", lambda: seconds)["seconds"]
+        took = self.shelf.numbers(f"{name}/seconds", lambda: seconds)
         members = np.arange(len(inner), dtype=np.float64) if recipe.dial == "prices" else inner
-        dial = Dial(recipe, policy, members, float(took))
+        dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
         return _Tried(dial, self.curve(f"{name}/curve", lambda: judged(dial)), np.nan)
 
     def handed_over(self, dial: Dial, curve: Curve, lesson: Lesson) -> Any:
@@ -263,14 +318,7 @@ class _Work:
                 "that none of the 50 nearest rows of the log took: what follows there is not known"
             )
 
-    def check_played(
-        self,
-        best: _Tried,
-        measured: Curve,
-        model: Curve,
-        forecast: Forecast,
-        batch: TransitionBatch,
-    ) -> None:
+    def check_played(self, forecast: Forecast, batch: TransitionBatch) -> None:
         """Notes what the evidence says against the dial."""
         self._check_data(batch)
         if not batch.reward.any():
@@ -307,6 +355,8 @@ class _Work:
         """Puts it all together."""
         candidates = tuple(_candidates(tried, nature, self.terms))
         best = tried[0]
+        if not best.dial.has_settled:
+            self.note("time ran out before the values of the dial had settled: give more minutes")
         low, high = best.curve.rising()[[0, -1]]
         seconds = time.monotonic() - self._begin
         text = (
@@ -317,6 +367,13 @@ class _Work:
         )
         self.tell(1.0, "done")
         return Fitted(policy, forecast, candidates, tuple(self.notes), text)
+
+
+def _within(lesson: Lesson) -> TransitionBatch:
+    """The transitions, or as many whole episodes as can be iterated over some hundred times."""
+    if lesson.nature.n_states is not None or isinstance(lesson.nature.schedule, Backward):
+        return lesson.batch
+    return some_episodes(lesson.batch, _MOST_ITERATED, lesson.generator("auto/rows"))
 
 
 def judge_of(nature: Nature) -> Regressor:

@@ -25,7 +25,7 @@ from sklearn.neighbors import NearestNeighbors
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import BmdpError, EnvError
-from bmdp.learn.candidates import Dial, Lesson, played
+from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
 from bmdp.learn.natures import returns
@@ -99,6 +99,13 @@ def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: R
     found = _evaluated(dial, batch, lesson, judge)
     counts = np.full(len(found), float(len(batch.starts())))
     return Curve(*found.T, *np.full((2, len(found)), np.nan), counts)
+
+
+def promised_curve(dial: Dial, lesson: Lesson) -> Curve:
+    """Returns the curve that a dial promises itself, which is optimistic."""
+    found = promised(dial, lesson)
+    unknown = np.full((2, len(found)), np.nan)
+    return Curve(*found.T.astype(np.float64), *unknown, np.zeros(len(found)))
 
 
 def left_out(
@@ -235,7 +242,7 @@ def _corrected(
     doubt: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Means of what a model says and what was measured, and their errors."""
-    sd = np.hypot(np.nan_to_num(model_error), doubt * np.abs(model))
+    sd = np.hypot(np.nan_to_num(model_error), doubt * (np.abs(model) + 0.2 * np.abs(model).max()))
     error = np.maximum(error, 1e-12 + 1e-6 * np.abs(model).max())
     weights = 1 / error**2
     total = (weights * model**2).sum()

@@ -31,7 +31,7 @@ from bmdp.policies.random import UniformPolicy
 _ROUNDS = (0.1, 0.1, 0.1, 0.1, 0.12, 0.14, 0.16, 0.18)  # shares of the episodes
 _HOLDS = (1, 4, 16)  # steps for which random actions are held, of the first round
 _MOST_ROWS = 400_000  # of all rounds
-_MOST_LEARNED = 20_000  # rows that explorers learn from, where states are many
+_MOST_LEARNED = 15_000  # rows that explorers learn from, where states are many
 _N_PRICES = 10
 _SOON = 5.0  # seconds after which the pace is known
 _NEVER = 1e3  # decay of epsilon from which on it is at its floor
@@ -158,11 +158,12 @@ def _plan(
         policies = [ExploringPolicy(uniform, uniform, decay=0.0, hold=hold) for hold in _HOLDS]
         return list(_parts(policies, [np.zeros(size) for size in sizes], first)), prices
     lesson = _lesson(how, TransitionBatch.concatenate(batches), first)
+    seconds = how.seconds / (3 * len(_ROUNDS))  # of each fit
     if len(prices) < 2:
-        prices = placed_prices(lesson, _N_PRICES)
+        prices = placed_prices(lesson, _N_PRICES, seconds)
     recipe = quick_recipe(lesson.nature)
-    plain = learned(recipe, lesson, prices)
-    bold = learned(recipe, replace(lesson, batch=with_bonus(lesson.batch, 1.0)), prices)
+    plain = learned(recipe, lesson, prices, seconds)
+    bold = learned(recipe, replace(lesson, batch=with_bonus(lesson.batch, 1.0)), prices, seconds)
     uniform = UniformPolicy(n_actions, 0.0, max(1.0, len(prices) - 1.0))
     policies = [
         ExploringPolicy(played(dial, lesson.nature), uniform, _NEVER, floor, hold)

@@ -22,6 +22,7 @@ MOST_STEPS = 60
 """Steps of an episode that have models of their own, at most; longer ones show the step."""
 
 _MOST_STATES = 5_000  # states that are few
+_NOTHING = 0.003  # share of the range of costs that is not worth saving
 _CLOSE = 0.02  # logarithms of prices that are the same
 _MOST_CELLS = 50_000  # of tables with a model for each step
 _LEAST_ROWS = 5  # rows of each of them, on average
@@ -167,7 +168,8 @@ def refined_prices(prices: FloatArray, costs: FloatArray, n: int) -> FloatArray:
     """Places prices where cost changes with them, falling, the last one 0.
 
     Costs that are spread evenly have prices between those that were tried, as if cost were a line
-    in the logarithm of the price; the first price is the least one of the least cost.
+    in the logarithm of the price. The first price is the least one of the least cost, give or take
+    next to nothing: to save that, a higher one would throw away what pays.
 
     Args:
         prices: that were tried, falling, the last one 0.
@@ -180,7 +182,8 @@ def refined_prices(prices: FloatArray, costs: FloatArray, n: int) -> FloatArray:
     rising = np.maximum.accumulate(np.asarray(costs, np.float64))
     if rising[-1] <= rising[0]:
         return prices
-    first = int(np.flatnonzero(rising == rising[0])[-1])
+    nothing = rising[0] + _NOTHING * (rising[-1] - rising[0])
+    first = int(np.flatnonzero(rising <= nothing)[-1])
     logs = np.log(np.maximum(prices, prices[-2] / 10))[first:]
     levels = np.linspace(rising[first], rising[-1], n - 1)
     places = np.interp(levels, _strictly(rising[first:]), logs)

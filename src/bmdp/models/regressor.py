@@ -541,6 +541,29 @@ class LearnedQ:
         return replace(self, model=model.to(device))
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class MeanQ:
+    """The mean of several Q-functions of the same heads and steps."""
+
+    parts: tuple[LearnedQ, ...]
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps that differ."""
+        return max(part.n_steps for part in self.parts)
+
+    def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
+        found = [part(states, step) for part in self.parts]
+        q_r, q_c = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+        return q_r, q_c
+
+    def to(self, device: str | torch.device) -> MeanQ:
+        """Returns the same, computed on a device."""
+        return MeanQ(tuple(part.to(device) for part in self.parts))
+
+
 def with_clock(states: FloatArray, steps: IntArray | int, clock: int) -> FloatArray:
     """States `[N, D]` with the step as one more number, from 0 to 1 at the last of the clock.
 
@@ -553,7 +576,7 @@ def with_clock(states: FloatArray, steps: IntArray | int, clock: int) -> FloatAr
 
 def placed(value: Any, device: str) -> Any:
     """Returns a policy, or a part of one, whose learned values are computed on a device."""
-    if isinstance(value, LearnedQ):
+    if isinstance(value, LearnedQ | MeanQ):
         return value.to(device)
     if isinstance(value, tuple):
         return tuple(placed(part, device) for part in value)
