@@ -23,8 +23,8 @@ $(VENV)/installed-dev: $(SETTINGS) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/installed
 
-demo: $(VENV)/installed  ## train on corridors, some minutes, and write the page out/demo/report/index.html
-	$(BIN)/bmdp run corridors-exploration --preset quick --seeds 0:1 --workers 2 --out out/demo
+demo: $(VENV)/installed  ## learn a dial for corridors, two minutes, and write the page out/demo/report/index.html
+	$(BIN)/bmdp fit corridors --episodes 2000 --minutes 2 --out out/demo --force
 	$(BIN)/bmdp report out/demo
 
 test: lint types coverage  ## all that must pass: lint, types, tests, coverage

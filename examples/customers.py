@@ -1,8 +1,10 @@
 """A log of decisions about customers, as a shop might have it, and what it leads to.
 
     python examples/customers.py --out out/customers.parquet
-    bmdp fit --data out/customers.parquet --gamma 1 --set held_out=0.2 --out out/customers
+    bmdp fit --data out/customers.parquet --gamma 1 --out out/customers
     bmdp report out/customers
+
+With `--fit` the script itself learns from the log, by `bmdp.fit`.
 
 Each customer is contacted four times: not at all, by mail, or by a call. A call sells more, and
 more often ends in a complaint, which is the cost. The log was written by someone who chose at
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bmdp import TransitionBatch
+from bmdp import TransitionBatch, fit
 
 ACTIONS = ("nothing", "mail", "call")
 SALES, PRICES, COMPLAINTS = (0.05, 0.12, 0.3), (0.0, 0.5, 4.0), (0.0, 0.03, 0.15)
@@ -72,10 +74,13 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="a .parquet file")
     parser.add_argument("--customers", type=int, default=1_500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fit", action="store_true", help="learn from it, and print what came")
     asked = parser.parse_args(words)
     log = logged(asked.customers, asked.seed)
     log.to_parquet(asked.out, overwrite=True)
     print(log.summary())
+    if asked.fit:
+        print(fit(log, gamma=1.0, seed=asked.seed))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Gymnasium's FrozenLake with a cost: how often may we fall into a hole?
 
-    PYTHONPATH=examples bmdp fit frozen_lake:FrozenLakeHoles-v0 --out out/lake \
-        --set learner.model=TableModel --episodes 4000
+    PYTHONPATH=examples bmdp fit frozen_lake:FrozenLakeHoles-v0 --out out/lake
     PYTHONPATH=examples bmdp report out/lake
+
+or, in Python, `python examples/frozen_lake.py --out out/lake`.
 
 The lake is slippery: one step in three goes where it was meant to go. Reaching the other side pays
 1, falling into a hole costs 1; both end the episode. Budgets are probabilities of falling, a little
@@ -11,11 +12,15 @@ discounted.
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+
+import bmdp
 
 
 class FrozenLakeHoles(FrozenLakeEnv):
@@ -47,4 +52,20 @@ class FrozenLakeHoles(FrozenLakeEnv):
         return state, float(reward), ended, bool(truncated), {**info, "cost": float(fell)}
 
 
-gymnasium.register("FrozenLakeHoles-v0", "frozen_lake:FrozenLakeHoles")
+if "FrozenLakeHoles-v0" not in gymnasium.registry:
+    gymnasium.register("FrozenLakeHoles-v0", "frozen_lake:FrozenLakeHoles")
+
+
+def main(words: list[str] | None = None) -> None:
+    """Runs the script."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, help="folder of the run")
+    parser.add_argument("--episodes", type=int, default=None, help="to play; 5,000")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(words)
+    name = "frozen_lake:FrozenLakeHoles-v0"
+    print(bmdp.fit(name, episodes=asked.episodes, seed=asked.seed, out=asked.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+")
 REQUIREMENT = re.compile(r"([\w.-]+?)(?:\[([\w,-]+)\])?(?:[<>=~!].*)?")
 
 SMALL_RUN = {"--preset": "smoke", "--seeds": "0:1", "--device": "cpu"}
+SMALL_FIT = {"--episodes": "60", "--minutes": "0.01"}
 SMALL_EXPLORATION = ("exploration.rounds=2", "exploration.decay=0.05")
 N_EXPLORED, N_PLAYED = 20, 50  # episodes in all, and at each budget
 
@@ -86,7 +87,7 @@ def check_experiment(values):
 def small(verb, words):
     """The same command with less work.
 
-    `run`: the smallest preset and one seed. `fit`: few episodes and rounds.
+    `run`: the smallest preset and one seed. `fit`: few episodes, and few rounds or little time.
     `evaluate`, `calibrate` and `report`: few episodes. Wherever a device or a number of
     workers is given: the CPU, and one.
     """
@@ -96,8 +97,12 @@ def small(verb, words):
             words = with_option(words, option, value)
         return words
     if verb in FITS and "--resume" not in words and "--data" not in words:
-        words = with_option(words, "--episodes", str(N_EXPLORED))
-        words += [f"--set={setting}" for setting in SMALL_EXPLORATION]
+        if value_of(words, "--preset") or value_of(words, "--set"):
+            words = with_option(words, "--episodes", str(N_EXPLORED))
+            words += [f"--set={setting}" for setting in SMALL_EXPLORATION]
+        else:
+            for option, value in SMALL_FIT.items():
+                words = with_option(words, option, value)
     if verb in ("evaluate", "calibrate", "report"):
         words = with_option(words, "--episodes", str(N_PLAYED))
     for option, value in (("--device", "cpu"), ("--workers", "1")):

@@ -15,7 +15,7 @@ from bmdp.learn.fit import Iterations
 from bmdp.learn.runs import discard
 from bmdp.models import networks
 from bmdp.paper import runner
-from pages.rules import N_EXPLORED, N_PLAYED, SMALL_RUN
+from pages.rules import N_EXPLORED, N_PLAYED, SMALL_FIT, SMALL_RUN
 from tiny_experiments import run_inline
 
 SCRIPT_SIZES = (("--quick",), ("--models=2", "--budgets=31"), ("--seeds=0:0", "--workers=1"))
@@ -50,6 +50,7 @@ def make_small(patches):
     patch("preset", lambda real: lambda name: _training(real(name)), bmdp, bmdp.learn)
     for name in ("train", "train_from_data"):
         patch(name, lambda real: functools.partial(_anew, real), bmdp.learn)
+    patch("fit", lambda real: functools.partial(_soon, real), bmdp, bmdp.learn)
     for name in MOST:
         patch(name, lambda real: functools.partial(_few, real, *MOST[real.__name__]), bmdp)
     patch("asked_spec", lambda real: functools.partial(_smoke, real), runner)
@@ -76,6 +77,15 @@ def _anew(real, *given, **others):
     if Path(folder).exists():
         discard(folder)
     return real(*given, **others)
+
+
+def _soon(real, source, **how):
+    """Plays few episodes, and overwrites a run that is there."""
+    if how.get("out") is not None and Path(how["out"]).exists():
+        discard(how["out"])
+    if "gamma" not in how:  # no log
+        how |= {"episodes": int(SMALL_FIT["--episodes"]), "minutes": float(SMALL_FIT["--minutes"])}
+    return real(source, **how)
 
 
 def _few(real, number, most, *given, **others):

@@ -218,6 +218,17 @@ def test_the_log_of_customers_has_named_states_and_all_that_learning_needs(tmp_p
     assert "episodes           50" in capsys.readouterr().out
 
 
+def test_examples_learn_without_a_setting(tmp_path, capsys, monkeypatch):
+    out = str(tmp_path / "log.parquet")
+    script("examples/customers.py").main(["--out", out, "--customers", "60", "--fit"])
+    assert "Learned from 240 transitions of 60 episodes" in capsys.readouterr().out
+    monkeypatch.syspath_prepend("examples")
+    lake = script("examples/frozen_lake.py")
+    lake.main(["--out", str(tmp_path / "lake"), "--episodes", "60"])
+    assert "Taken: table" in capsys.readouterr().out
+    assert bmdp.load_policy(tmp_path / "lake").budget_range[0] == 0.0
+
+
 def test_frozen_lake_costs_one_for_a_hole_and_pays_one_for_the_other_side():
     script("examples/frozen_lake.py")
     report = check_cost_env("FrozenLakeHoles-v0")

@@ -109,6 +109,7 @@ $ bmdp run theory --out x
         ("run x --seeds=3,4 --out y", "run x --seeds=0:1 --out y --preset smoke --device cpu"),
         ("evaluate run --device cuda --workers 4 --episodes 9", None),
         ("train --resume run", "train --resume run"),
+        ("fit two-way --out x", "fit two-way --out x --episodes 60 --minutes 0.01"),
         ("fit --data x.npz --workers 2", "fit --data x.npz --workers 1"),
         ("calibrate run --out x", "calibrate run --out x --episodes 50"),
         ("report run", "report run --episodes 50"),

@@ -28,6 +28,7 @@ from bmdp.errors import ConfigError
 from bmdp.evaluation import Evaluation, measure_dial
 from bmdp.evaluation import evaluate as play_episodes
 from bmdp.policies import BudgetedPolicy
+from bmdp.report.opened import prediction_of
 from bmdp.storage import SPEC
 
 SCORES = ("score", "overshoot", "dial_error")
@@ -107,7 +108,7 @@ def _columns(run: Path, found: Evaluation) -> dict[str, FloatArray]:
         for end, suffix in (("mean", ""), ("low", "_low"), ("high", "_high")):
             columns[name + suffix] = getattr(found, f"discounted_{name}_{end}")
     columns["infeasible_share"] = found.infeasible_share
-    said = RunFolder(run).prediction() if (run / SPEC).exists() else None
+    said = prediction_of(RunFolder(run)) if (run / SPEC).exists() else None
     if said is not None:
         for name in ("cost", "reward"):
             columns[f"predicted_{name}"] = np.interp(found.budgets, said["budgets"], said[name])

@@ -16,15 +16,20 @@ import typer
 from bmdp.cli.options import INTERRUPTED, AsJson, Workers, parse_range, print_columns, print_json
 from bmdp.cli.progress import Progress
 from bmdp.envs import ENV_IDS
+from bmdp.errors import BmdpError
 from bmdp.storage import SPEC
 
 if TYPE_CHECKING:
+    from bmdp.learn.fitted import Fitted
     from bmdp.learn.spec import TrainingSpec
 
 NO_PREDICTION = (
     "no episodes were held out, so all promises are the models' own, which are optimistic; "
     "--set held_out=0.2 holds some out"
 )
+
+EXPERT = {"preset", "set"}
+"""Options with which there is one candidate, set by hand."""
 
 
 def fit(  # noqa: PLR0913
@@ -45,15 +50,22 @@ def fit(  # noqa: PLR0913
         Path | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Settings; without: those named like ENV.")
+        str | None, typer.Option(metavar="NAME", help="For experts: settings of this name.")
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="a.b=c", help="Change a setting; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="a.b=c",
+            help="For experts: change a setting, of --preset or of the preset named like ENV.",
+        ),
     ] = None,
     episodes: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Episodes in all, split over the preset's rounds."),
+        typer.Option(min=1, metavar="N", help="Episodes to play in ENV, in all; 5,000."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(metavar="M", help="Time that it may take, about; 5.")
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount of rewards and costs.")] = None,
     budget_range: Annotated[
@@ -68,30 +80,69 @@ def fit(  # noqa: PLR0913
     force: Annotated[bool, typer.Option("--force", help="Overwrite the run of --out.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn a policy that takes any budget, in a folder from which a killed run can be resumed."""
+    """Learn a policy that takes any budget, in a folder from which a killed run can be resumed.
+
+    Nothing need be set: candidates are tried, and the evidence chooses. With --preset or --set
+    there is one candidate, with these settings.
+    """
     begin = time.monotonic()
-    settings = [*_shortcuts(gamma, budget_range), *(setting or ())]
+    numbers = {"episodes": episodes, "minutes": minutes, "gamma": gamma, "seed": seed}
+    texts = {"preset": preset, "set": setting, "budget_range": budget_range}
+    given = {name for name, value in numbers.items() if value is not None}
+    given |= {name for name, value in texts.items() if value}
     if resume is not None:
-        others = (names, data, preset, settings, out, force)
-        if any(others) or episodes is not None or seed is not None:
+        if given or names or data or out or force:
             raise typer.BadParameter("--resume takes everything from the run, but for --device.")
-        run = resume
-        _resume(run, workers, device)
-    elif not names and not data:
-        raise typer.BadParameter("give ENV, --data FILE or --resume RUN, one of them.")
-    elif out is None:
-        raise typer.BadParameter("--out RUN must be given: the folder to write.")
-    else:
-        run = out
-        files = [*data, *map(Path, names or ())] if data else []
-        how = {"seed": seed or 0, "device": device or "auto", "command": ctx.obj}
+        _resume(resume, workers, device)
+        _tell(resume, time.monotonic() - begin, as_json)
+        return
+    if out is None or (not names and not data):
+        lacks = "give ENV, --data FILE or --resume RUN, one of them."
+        raise typer.BadParameter(
+            "--out RUN must be given: the folder to write." if names or data else lacks
+        )
+    _check_usage(given, names or [], bool(data))
+    files = [*data, *map(Path, names or ())] if data else []
+    how = {"seed": seed or 0, "device": device or "auto", "command": ctx.obj}
+    if given & EXPERT:
+        settings = [*_shortcuts(gamma, budget_range), *(setting or ())]
         if data:
-            spec = _log_spec(preset, gamma, settings, episodes)
+            spec = _log_spec(preset, gamma, settings)
         else:
-            spec = _exploring_spec(names or [], preset, settings, episodes)
+            spec = _exploring_spec((names or [""])[0], preset, settings, episodes)
             how["workers"] = workers
-        _learn(spec, files, run, force, how)
-    _tell(run, time.monotonic() - begin, as_json)
+        _learn(spec, files, out, force, how)
+    else:
+        how |= {"gamma": gamma, "minutes": minutes, "episodes": episodes, "workers": workers}
+        if budget_range is not None:
+            how["budget_range"] = parse_range(budget_range, "--budget-range")
+        _fit(files or (names or [""])[0], out, force, how)
+    _tell(out, time.monotonic() - begin, as_json)
+
+
+def _check_usage(given: set[str], names: Sequence[str], is_log: bool) -> None:
+    """Refuses options that do not go together."""
+    if not is_log and len(names) > 1:
+        raise typer.BadParameter(f"one ENV at a time; got {' '.join(names)}.")
+    if is_log and "episodes" in given:
+        raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
+    if is_log and not given & {"gamma", "preset"}:
+        raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
+    if "minutes" in given and given & EXPERT:
+        raise typer.BadParameter("--minutes is for a fit without --preset and --set.")
+
+
+def _fit(source: str | list[Path], out: Path, force: bool, how: dict[str, Any]) -> None:
+    """Goes through the front door."""
+    from bmdp.learn.auto import fit as fit_source  # torch takes long to import
+
+    with _in_place_of_old(out, force), _shown(out) as (progress, _):
+        fit_source(source, out=out, on_progress=_share(progress), **how)
+
+
+def _share(progress: Progress) -> Callable[[float, str], None]:
+    """Shows shares of a fit that are done as progress."""
+    return lambda share, text: progress.update(share, 1.0, text=text)
 
 
 def _learn(
@@ -115,8 +166,9 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
 
     if RunFolder(run).is_done:
         typer.echo(f"{run} is finished.", err=True)
-    with _shown(run, before=share_done(run)) as (_, on_record):
-        resume(run, workers=workers, device=device, on_record=on_record)
+    with _shown(run, before=share_done(run)) as (progress, on_record):
+        how: dict[str, Any] = {"on_record": on_record, "on_progress": _share(progress)}
+        resume(run, workers=workers, device=device, **how)
 
 
 @contextmanager
@@ -138,36 +190,46 @@ def _shown(run: Path, before: float = 0.0) -> Iterator[tuple[Progress, Callable[
 
 @contextmanager
 def _in_place_of_old(out: Path, force: bool) -> Iterator[None]:
-    """Moves the run that is to be overwritten aside, and back if the new one is refused."""
+    """Moves the run that is to be overwritten aside, and back if the new one is refused.
+
+    A new run that is refused before anything was done leaves no folder.
+    """
     from bmdp.learn.runs import RunFolder, discard
 
-    if not force or not (out / SPEC).is_file():
-        if force:
-            discard(out)  # which refuses folders that are no runs
-        yield
-        return
-    old = out.with_name(f".{out.name}.old")
-    discard(old)
-    with RunFolder(out).locked():
-        os.rename(out, old)
+    old = out.with_name(f".{out.name}.old") if force and (out / SPEC).is_file() else None
+    if old is not None:
+        discard(old)
+        with RunFolder(out).locked():
+            os.rename(out, old)
+    elif force:
+        discard(out)  # which refuses folders that are no runs
+    is_new = not out.exists()
     try:
         yield
+    except BmdpError:
+        if is_new and out.exists() and not _is_begun(out):
+            discard(out)
+        raise
     finally:
-        if out.exists():
+        if old is not None and out.exists():
             discard(old)
-        else:
+        elif old is not None:
             os.rename(old, out)
 
 
+def _is_begun(run: Path) -> bool:
+    """Whether a run has something to go on from, but for its log."""
+    kept = ("records.jsonl", "steps/rounds/*.npz", "steps/candidates/*/policy")
+    return any(True for name in kept for _ in run.glob(name))
+
+
 def _exploring_spec(
-    names: Sequence[str], preset: str | None, settings: Sequence[str], episodes: int | None
+    name: str, preset: str | None, settings: Sequence[str], episodes: int | None
 ) -> TrainingSpec:
     from bmdp.learn.presets import exploring_spec
     from bmdp.learn.spec import with_setting
 
-    if len(names) > 1:
-        raise typer.BadParameter(f"one ENV at a time; got {' '.join(names)}.")
-    spec = reduce(with_setting, settings, exploring_spec(names[0], preset))
+    spec = reduce(with_setting, settings, exploring_spec(name, preset))
     if episodes is None or spec.exploration is None:
         return spec
     n_rounds = min(spec.exploration.rounds, episodes)
@@ -180,20 +242,17 @@ def _exploring_spec(
 
 
 def _log_spec(
-    preset_name: str | None, gamma: float | None, settings: Sequence[str], episodes: int | None
+    preset_name: str | None, gamma: float | None, settings: Sequence[str]
 ) -> TrainingSpec:
     from bmdp.learn.learners import BFTQConfig, Learner
     from bmdp.learn.presets import preset
     from bmdp.learn.spec import TrainingSpec, with_setting
 
-    if episodes is not None:
-        raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
     if preset_name is not None:
         learner: Learner = preset(preset_name).learner
-    elif gamma is not None:
-        learner = BFTQConfig(gamma=gamma)
     else:
-        raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
+        assert gamma is not None
+        learner = BFTQConfig(gamma=gamma)
     return reduce(with_setting, settings, TrainingSpec(None, learner, None))
 
 
@@ -206,9 +265,13 @@ def _shortcuts(gamma: float | None, budget_range: str | None) -> Iterator[str]:
 
 def _tell(run: Path, seconds: float, as_json: bool) -> None:
     """Prints where the policy is, and what it will earn and pay."""
+    from bmdp.learn.auto import read_fitted
     from bmdp.learn.runs import RunFolder
 
     folder = RunFolder(run)
+    if folder.header.get("kind") == "fit":
+        _tell_fitted(run, read_fitted(folder), seconds, as_json)
+        return
     records = folder.records()
     _warn_if_unsettled(records)
     predicted = folder.prediction()
@@ -237,6 +300,15 @@ def _tell(run: Path, seconds: float, as_json: bool) -> None:
     told = [[format(value, form) for value in predicted[name]] for name, form in forms.items()]
     print_columns(dict(zip(("asked", "predicted cost", "predicted reward"), told, strict=True)))
     typer.echo(f"predicted from {predicted['n_episodes']:,} episodes that were not learned from")
+
+
+def _tell_fitted(run: Path, fitted: Fitted, seconds: float, as_json: bool) -> None:
+    """Prints what was inferred, the candidates, the forecast and the notes."""
+    where = {"run": str(run), "policy": str(run / "policy")}
+    if as_json:
+        print_json({**fitted.as_dict(), **where, "seconds": round(seconds, 3)})
+        return
+    typer.echo(f"{fitted}\n\npolicy: {where['policy']}")
 
 
 def _warn_if_unsettled(records: list[dict[str, Any]]) -> None:

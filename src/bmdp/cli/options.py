@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bmdp.errors import BudgetError, ConfigError, StoreError
 from bmdp.policies import BudgetedPolicy, load_policy
-from bmdp.report.opened import environment_of
+from bmdp.report.opened import as_explored, environment_of, environment_of_run
 from bmdp.storage import SPEC
 
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
@@ -124,14 +124,16 @@ def open_run(
     run: Path, env: str | None, settings: Sequence[str] = ()
 ) -> tuple[BudgetedPolicy, EnvSpec]:
     """Returns the policy of a folder, and the environment to play it in, which must be known."""
-    from bmdp.learn.runs import RunFolder, spec_of  # torch takes long to import
+    from bmdp.learn.runs import RunFolder  # torch takes long to import
 
-    # The settings of a run import the modules that its policy needs.
-    own = spec_of(RunFolder(run)).env if (run / SPEC).exists() else None
+    folder = RunFolder(run) if (run / SPEC).exists() else None
+    own = None if folder is None else environment_of_run(folder)
     policy = load_policy(run)
     spec = environment_of(policy, own, env, settings)
     if spec is None:
         raise ConfigError(f"{run} does not name an environment: give --env ENV.")
+    if env is None and folder is not None:
+        spec, _ = as_explored(spec, folder.header)
     return policy, spec
 
 

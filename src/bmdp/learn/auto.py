@@ -102,7 +102,8 @@ def fit(  # noqa: PLR0913
     asked.check(found)
     if out is None:
         return _fit(found, asked, Shelf(None), on_progress)
-    header, batch = _header(found, asked, command), None
+    name = source if isinstance(source, str) else ""  # which may name a module
+    header, batch = _header(found, asked, command, name), None
     if not isinstance(found, EnvSpec):
         batch = found.batch
     return _go_on(RunFolder.create(out, header), found, asked, on_progress, batch)
@@ -207,13 +208,24 @@ def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgr
     if not isinstance(source, EnvSpec):
         assert asked.gamma is not None
         return fit_log(source.batch, asked.terms(asked.gamma), shelf, on_progress)
-    slots = open_slots(source)
+    source, gamma = bounded(source, asked.gamma)
+    return fit_env(source, asked.episodes, asked.terms(gamma), shelf, on_progress)
+
+
+def bounded(spec: EnvSpec, gamma: float | None) -> tuple[EnvSpec, float]:
+    """Returns an environment as it is explored, whose episodes have an end, and the discount.
+
+    Args:
+        spec: the environment.
+        gamma: that was asked for; None for that of the environment.
+    """
+    slots = open_slots(spec)
     facts = slots.facts
     slots.close()
-    gamma = facts.gamma if asked.gamma is None else asked.gamma
-    if facts.horizon is None and source.max_episode_steps is None:
-        source = replace(source, max_episode_steps=_most_steps(gamma))
-    return fit_env(source, asked.episodes, asked.terms(gamma), shelf, on_progress)
+    gamma = facts.gamma if gamma is None else gamma
+    if facts.horizon is None and spec.max_episode_steps is None:
+        spec = replace(spec, max_episode_steps=_most_steps(gamma))
+    return spec, gamma
 
 
 def _most_steps(gamma: float) -> int:
@@ -223,11 +235,11 @@ def _most_steps(gamma: float) -> int:
     return min(_LONGEST, max(50, math.ceil(math.log(0.01) / math.log(gamma))))
 
 
-def _header(source: Log | EnvSpec, asked: Asked, command: str) -> Header:
+def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Header:
     """Content of spec.json."""
     told: dict[str, Any]
     if isinstance(source, EnvSpec):
-        told = {"env": source.id, "settings": dict(source.kwargs)}
+        told = {"env": name or source.id, "settings": dict(source.kwargs)}
         try:
             json.dumps(told)
         except TypeError as error:

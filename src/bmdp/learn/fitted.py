@@ -40,14 +40,18 @@ class Forecast:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A dial that was tried, and how it did."""
+    """A dial that was tried, and how it did.
+
+    >>> Candidate("table", 5.0, 0.0, 0.9, 0.1, True, "the most reward over all budgets").name
+    'table'
+    """
 
     name: str  # regressor and dial
     value: float  # mean reward over common budgets, by the evidence
     least_cost: float  # of its cheapest member
     most_cost: float  # of its dearest
     seconds: float  # of learning
-    is_taken: bool
+    is_taken: bool  # whether it is the policy that was handed over
     why: str  # it was taken, or not
     policy: Any = field(default=None, repr=False)  # it would hand over; None if read from a file
 
@@ -57,10 +61,16 @@ class Fitted:
     """A policy with a dial, what it will cost and earn, and how that is known. Its text is a table.
 
     `str(fitted)` is the paragraph, the leaderboard of candidates, the forecast and the notes.
+
+    >>> ends = {"cost_low": [0.0], "cost_high": [0.2], "reward_low": [4.0], "reward_high": [6.0]}
+    >>> forecast = Forecast([0.1], [0.1], reward=[5.0], **ends, n_episodes=50, is_played=True)
+    >>> print(Fitted(None, forecast, (), ("all rewards are 0",), "Learned.").table())
+    asked  cost (95 %)     reward (95 %)
+    0.1    0.1 (0 to 0.2)  5 (4 to 6)
     """
 
     policy: Any  # a BudgetedPolicy
-    forecast: Forecast
+    forecast: Forecast  # of what it will cost and earn
     candidates: tuple[Candidate, ...]  # the best one first
     notes: tuple[str, ...]  # what to beware of, in plain words
     summary: str  # what was inferred, in a paragraph
@@ -114,7 +124,7 @@ class Fitted:
     @classmethod
     def from_dict(cls, found: dict[str, Any], policy: Any) -> Fitted:
         """Returns what `as_dict` told, with its policy."""
-        columns = {
+        columns: dict[str, Any] = {
             name: np.array(value, np.float64) if isinstance(value, list) else value
             for name, value in found["forecast"].items()
         }

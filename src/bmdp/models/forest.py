@@ -415,7 +415,8 @@ def trees_of(
         return [_Stump(outcomes, weights)] * n_trees
     # A node tries one random split of each number, so a few numbers are shown several times.
     varying = np.tile(varying, -(-_TRIES // len(varying)))
-    how: dict[str, Any] = {"bootstrap": True, "max_samples": _SHARE, "min_samples_leaf": leaf}
+    n_drawn = int(_SHARE * len(rows))  # a whole number: scikit-learn warns of small shares
+    how: dict[str, Any] = {"bootstrap": True, "max_samples": n_drawn, "min_samples_leaf": leaf}
     if weights is not None:  # a share, and a little less than it, as it is rounded
         how = {"min_weight_fraction_leaf": (leaf - 0.01) / total}
     forest = ExtraTreesRegressor(n_trees, random_state=seed, **how)

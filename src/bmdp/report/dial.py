@@ -160,7 +160,10 @@ def _choices(
         priced, prices = form.dial.at_step(step).points(states), form.dial.prices
         label = lambda k: f"{names[priced.actions[0, k]]}, {_price(prices[k])}"  # noqa: E731
         asked = np.broadcast_to(budgets, (len(states), len(budgets)))
-        return _Choices(priced.costs, priced.rewards, asked, label)
+        costs = priced.costs
+        if step == 0 and len(form.costs):  # at the start it goes by costs that were measured
+            costs = np.tile(form.costs, (len(states), 1))
+        return _Choices(costs, priced.rewards, asked, label)
     return None
 
 

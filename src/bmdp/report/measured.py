@@ -18,6 +18,7 @@ from bmdp.envs.episodes import OnPlayed
 from bmdp.envs.slots import open_slots
 from bmdp.evaluation import evaluate
 from bmdp.evaluation.statistics import mean_interval
+from bmdp.frontier import BudgetStatus
 from bmdp.policies import (
     BudgetedPolicy,
     CalibratedPolicy,
@@ -29,7 +30,7 @@ from bmdp.report import dial
 from bmdp.report.dial import Place, Play, Rows, View
 from bmdp.report.figures import Shares
 from bmdp.report.opened import Opened
-from bmdp.report.series import CONFIDENCE, Curve, bare_curve, budget_curve
+from bmdp.report.series import CONFIDENCE, Curve, bare_curve, budget_curve, foretold_curve
 
 N_FIRST = 50  # episodes that are begun to see first states
 
@@ -57,6 +58,8 @@ class Measured:
         """Status of each budget by the frontier of a first state."""
         if self.places:
             return [mixture.status.name for mixture in self.places[0][1].mixtures]
+        if isinstance(self.policy, Portfolio):
+            return [BudgetStatus(s).name for s in self.policy.mixtures(self.budgets).status]
         return self.played.status if self.played else []
 
 
@@ -88,7 +91,9 @@ def measure(
     notes = list(_notes(opened, policy, played))
     if has_budgets:
         forecast, source = _forecast(opened, policy, rows, budgets)
-        places = [] if rows is None else _places(policy, rows, budgets, names)
+        # A portfolio of a fit chooses by cost alone: its rewards are none that it expects.
+        is_bare = bool(opened.fitted) and isinstance(policy, Portfolio)
+        places = [] if rows is None or is_bare else _places(policy, rows, budgets, names)
         if rows is not None and not places:
             kind = type(policy).__name__
             notes.append(f"What it expects at a state is not shown: a {kind} does not say.")
@@ -188,9 +193,11 @@ def _forecast(
 ) -> tuple[Curve | None, str]:
     """The forecast of held-out episodes, or else what the policy itself expects at the start."""
     if (said := opened.prediction) is not None:
-        values = [np.interp(budgets, said["budgets"], said[name]) for name in ("cost", "reward")]
-        source = f"from {said.get('n_episodes', 0):,} episodes of the data that were not learned "
-        return bare_curve("forecast", budgets, *values), f"{source}from"
+        whose = "that it played once it was learned"
+        if not said.get("is_played"):
+            whose = "of the data that were not learned from"
+        source = f"from {said.get('n_episodes', 0):,} episodes {whose}"
+        return foretold_curve(budgets, said), source
     expected = rows and dial.believed(policy, rows.states[rows.starts], budgets)
     if expected is None:
         return None, ""
@@ -213,6 +220,6 @@ def _logged(opened: Opened) -> list[Curve]:
     if len(returns[0]) < 2:
         return []
     reward, cost = (mean_interval(values[None], confidence=CONFIDENCE) for values in returns)
-    name = "the log's own behaviour" if opened.header.get("kind") == "data" else "its exploration"
+    name = "the log's own behaviour" if opened.is_from_log else "its exploration"
     nothing = np.empty((0, 1))
     return [Curve(name, np.zeros(1), cost, reward, "episodes", 1, nothing, nothing)]

@@ -17,6 +17,7 @@ from bmdp.policies import BudgetedPolicy, CalibratedPolicy, load_policy
 from bmdp.storage import POLICY, SPEC
 
 if TYPE_CHECKING:
+    from bmdp.learn.runs import RunFolder
     from bmdp.learn.spec import EnvConfig
 
 
@@ -33,15 +34,22 @@ class Opened:
     batch: TransitionBatch | None = None
     records: Sequence[dict[str, Any]] = ()
     prediction: dict[str, Any] | None = None
+    fitted: dict[str, Any] = field(default_factory=dict)  # fitted.json
 
     @property
     def title(self) -> str:
         """The name of the folder, and what is in it."""
         name = self.folder.resolve().name
-        if self.header.get("kind") == "data":
+        if self.is_from_log:
             return f"{name}: a policy learned from a log"
         kind = "a calibrated policy" if isinstance(self.policy, CalibratedPolicy) else "a policy"
         return f"{name}: {kind} for {self.env.id}" if self.env else f"{name}: {kind}"
+
+    @property
+    def is_from_log(self) -> bool:
+        """Whether it was learned from a log."""
+        kind, source = self.header.get("kind"), self.header.get("source") or {}
+        return kind == "data" or (kind == "fit" and "env" not in source)
 
 
 def is_run(folder: Path) -> bool:
@@ -71,6 +79,9 @@ def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]
     notes = found.pop("notes", [])
     try:
         spec = environment_of(policy, own, env, settings)
+        if env is None and spec is not None:
+            spec, gamma = as_explored(spec, found.get("header") or {})
+            found["gammas"] = found.get("gammas") or (gamma and (gamma, gamma))
     except ConfigError as error:
         if env is not None or settings:
             raise
@@ -82,6 +93,8 @@ def _open_run(folder: Path) -> tuple[EnvConfig | None, dict[str, Any]]:
     from bmdp.learn.runs import RunFolder, spec_of
 
     run, notes = RunFolder(folder), list[str]()
+    if run.header.get("kind") == "fit":
+        return _open_fit(run)
     spec = spec_of(run)  # imports the modules that a policy needs
     places = sorted(folder.glob("round-*"))
     batches = [b for i in range(len(places)) if (b := run.batch(i)) is not None]
@@ -89,7 +102,7 @@ def _open_run(folder: Path) -> tuple[EnvConfig | None, dict[str, Any]]:
     if not run.is_done:
         last = f" of {policies[0].name}" if policies and policies[0] != folder else ""
         have = f"this is the policy{last}" if policies else "there is no policy yet"
-        notes.append(f"The run is not finished: {have}. `bmdp fit --resume {folder}` goes on.")
+        notes.append(_unfinished(folder, have))
     gamma, cost_gamma = spec.learner.gamma, spec.learner.cost_gamma
     return spec.env, {
         "policy": load_policy(policies[0] / "policy") if policies else None,
@@ -100,6 +113,114 @@ def _open_run(folder: Path) -> tuple[EnvConfig | None, dict[str, Any]]:
         "records": run.records(),
         "prediction": run.prediction(),
     }
+
+
+def _open_fit(run: RunFolder) -> tuple[EnvConfig | None, dict[str, Any]]:
+    """Opens a run of `bmdp.fit`, finished or not."""
+    folder, notes, own = run.path, list[str](), environment_of_run(run)
+    found, policy = _fitted(folder), folder / "policy"
+    rounds = _rounds(folder)
+    logs = [TransitionBatch.from_npz(path) for path in folder.glob("steps/log.npz")]
+    if not run.is_done:
+        have = "there is no policy yet"
+        tried = sorted(path.parent.name for path in folder.glob("steps/candidates/*/policy"))
+        if policy.exists():
+            have = "this is its policy"
+        elif tried:
+            have = f"{have}; candidates that have learned: {'; '.join(tried)}"
+        notes.append(_unfinished(folder, have))
+    gamma = (run.header.get("asked") or {}).get("gamma")
+    notes += found.get("notes", [])
+    return own, {
+        "policy": load_policy(policy) if policy.exists() else None,
+        "notes": notes,
+        "header": run.header,
+        "gammas": None if gamma is None else (gamma, gamma),
+        "batch": TransitionBatch.concatenate(batches) if (batches := [*rounds, *logs]) else None,
+        "records": [_collection(i, batch, len(rounds)) for i, batch in enumerate(rounds)],
+        "prediction": found.get("forecast"),
+        "fitted": found,
+    }
+
+
+def _unfinished(folder: Path, have: str) -> str:
+    return f"The run is not finished: {have}. `bmdp fit --resume {folder}` goes on."
+
+
+def _fitted(folder: Path) -> dict[str, Any]:
+    """Content of fitted.json; nothing, if it is not there yet.
+
+    Raises:
+        StoreError: if it is damaged.
+    """
+    path = folder / "fitted.json"
+    try:
+        found = json.loads(path.read_text()) if path.is_file() else {}
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: {error}.") from error
+    if not isinstance(found, dict):
+        raise StoreError(f"{path} is damaged: it must be an object.")
+    return found
+
+
+def _rounds(folder: Path) -> list[TransitionBatch]:
+    """Episodes of the rounds that were explored, in order."""
+    files = (folder / "steps" / "rounds").glob("*.npz")
+    return [TransitionBatch.from_npz(path) for path in sorted(files, key=lambda p: int(p.stem))]
+
+
+def _collection(number: int, batch: TransitionBatch, n_rounds: int) -> dict[str, Any]:
+    """A record of a round, with sums over episodes that are not discounted."""
+    n_episodes = len(batch.starts())
+    return {
+        "kind": "collection",
+        "round": number,
+        "n_rounds": n_rounds,
+        "episodes": n_episodes,
+        "transitions": len(batch),
+        "reward": float(batch.reward.sum()) / n_episodes,
+        "cost": float(batch.cost.sum()) / n_episodes,
+    }
+
+
+def environment_of_run(run: RunFolder) -> EnvConfig | None:
+    """Returns the environment of a run, and imports the modules that its policy needs.
+
+    Raises:
+        StoreError: if the settings of the run are wrong.
+    """
+    from bmdp.learn.runs import spec_of
+    from bmdp.learn.spec import EnvConfig
+
+    if run.header.get("kind") != "fit":
+        return spec_of(run).env
+    try:
+        source = run.header["source"]
+        return EnvConfig(source["env"], source["settings"]) if "env" in source else None
+    except (KeyError, TypeError) as error:
+        raise StoreError(f"{run.path}/{SPEC} does not make sense: {error}.") from error
+
+
+def as_explored(spec: EnvSpec, header: dict[str, Any]) -> tuple[EnvSpec, float | None]:
+    """Returns the environment of a run with the end that `bmdp.fit` gave to its episodes.
+
+    Args:
+        spec: the environment.
+        header: spec.json of the run; of other runs and of policies nothing changes.
+
+    Returns:
+        The environment, and the discount of a run of `bmdp.fit`.
+    """
+    from bmdp.learn.auto import bounded
+
+    if header.get("kind") != "fit":
+        return spec, None
+    return bounded(spec, (header.get("asked") or {}).get("gamma"))
+
+
+def prediction_of(run: RunFolder) -> dict[str, Any] | None:
+    """Returns the forecast that a run made of its policy, if it did."""
+    return _fitted(run.path).get("forecast") or run.prediction()
 
 
 def environment_of(

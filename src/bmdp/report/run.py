@@ -34,7 +34,14 @@ from bmdp.report.measured import Measured, measure
 from bmdp.report.opened import Opened, open_folder
 from bmdp.report.section import Column, Data, Picture, Plugin, Section, Table
 from bmdp.report.series import Curve, bare_curve
-from bmdp.report.tables import dial_table, duration, flat, listed
+from bmdp.report.tables import (
+    candidates_table,
+    dial_table,
+    duration,
+    flat,
+    forecast_table,
+    listed,
+)
 
 N_EPISODES = 1_000
 """Played at each budget, unless told otherwise."""
@@ -178,7 +185,8 @@ def _dial_pictures(found: Measured, truth: Frontier | None, prefix: str) -> Iter
     far = [f"{c.label}, {_ends(c)}" for c in found.baselines if c not in near]
     left_out = f"Too far away to be drawn: {'; '.join(far)}." if far else ""
     told = [f"Forecast: {found.source}."] if found.forecast else []
-    told += ["Boxes: 95 % intervals over episodes, each by itself."] if found.played else []
+    has_ends = any(np.isfinite(one.curve.cost.low).any() for one in curves)
+    told += ["Boxes: 95 % intervals, each by itself."] if has_ends else []
     seen = " ".join(_seen(one.curve) for one in curves)
     if curves or lines:
         yield Picture(
@@ -245,11 +253,13 @@ def _learning(opened: Opened, prefix: str) -> Iterator[Picture]:
     played = [r for r in opened.records if r.get("kind") == "collection"]
     if len(played) > 1:
         rewards, costs = (column(played, name) for name in ("reward", "cost"))
+        begin = "which begin at random budgets"
+        if opened.header.get("kind") == "fit":
+            begin = "the first at random, the others at random prices of cost"
         yield Picture(
             f"{prefix}-rounds",
             "Exploration by round",
-            "Mean of the episodes of each round, which begin at random budgets; sums over an "
-            "episode, not discounted.",
+            f"Mean of the episodes of each round, {begin}; sums over an episode, not discounted.",
             f"Mean reward of an episode by round, from {rewards[0]:.3g} to {rewards[-1]:.3g}, and "
             f"mean cost, from {costs[0]:.3g} to {costs[-1]:.3g}.",
             rounds_figure({0: rewards}, {0: costs}),
@@ -261,6 +271,9 @@ def _tables(opened: Opened, found: Measured | None, prefix: str) -> Iterator[Tab
         status = found.status if found.has_budgets else []
         name = f"{prefix}-budgets"
         yield dial_table(name, found.budgets, status, found.realised, found.forecast)
+    if opened.fitted:
+        yield candidates_table(f"{prefix}-candidates", opened.fitted.get("candidates") or ())
+        yield forecast_table(f"{prefix}-forecast", opened.fitted.get("forecast") or {})
     if isinstance(opened.policy, CalibratedPolicy):
         held, members = opened.policy.certificate, opened.policy.portfolio
         columns = [
@@ -294,13 +307,17 @@ def _tables(opened: Opened, found: Measured | None, prefix: str) -> Iterator[Tab
 def _facts(opened: Opened, found: Measured | None) -> dict[str, str]:
     header, env = opened.header, opened.env
     data, learner = header.get("data") or {}, (header.get("spec") or {}).get("learner") or {}
-    files = data.get("files") or ()
+    files = data.get("files") or (header.get("source") or {}).get("files") or ()
+    taken = [c["name"] for c in opened.fitted.get("candidates") or () if c.get("is_taken")]
+    asked = {n: v for n, v in (header.get("asked") or {}).items() if v is not None}
     played = found.played.evaluation if found and found.played else None
     seconds = sum(float(r.get("seconds") or 0) for r in opened.records)
     facts = {
         "Environment": f"{env.id} {listed(env.kwargs)}".strip() if env else "",
         "Learned from": ", ".join(Path(str(name)).name for name in files),
         "Learner": str(learner.get("kind", "")).removesuffix("Config"),
+        "Taken": ", ".join(taken),
+        "Asked for": listed(asked),
         "Policy": type(opened.policy).__name__ if opened.policy else "",
         "Budgets are": "expected cost from now on" + _discounted(opened.gammas),
         "Measured": f"{played.n_episodes:,} episodes at each budget, seed {played.seed}; intervals "
@@ -326,9 +343,18 @@ def _facts(opened: Opened, found: Measured | None) -> dict[str, str]:
 
 
 def _answer(opened: Opened, found: Measured | None) -> str:
+    told = _found(opened, found), str(opened.fitted.get("summary", ""))
+    return " ".join(filter(None, told))
+
+
+def _found(opened: Opened, found: Measured | None) -> str:
     if found is None:
         done = [r for r in opened.records if r.get("kind") == "iteration"]
         at = f" Learning has reached iteration {len(done)}." if done else ""
+        rounds = [r for r in opened.records if r.get("kind") == "collection"]
+        if rounds and not done:
+            n_episodes = sum(r.get("episodes") or 0 for r in rounds)
+            at = f" Explored so far: {n_episodes:,} episodes, in rounds: {len(rounds)}."
         return f"There is no policy yet.{at}"
     n, curve = len(found.budgets), found.realised or found.forecast
     if curve is None:
@@ -340,20 +366,24 @@ def _answer(opened: Opened, found: Measured | None) -> str:
         told = [f"Played for {found.played.evaluation.n_episodes:,} episodes{at}: {_ends(curve)}."]
     if not found.has_budgets:
         return told[0]
-    least, sure = (curve.cost.low, " (95 % intervals)") if found.played else (curve.cost.mean, "")
+    least, sure = curve.cost.low, " (95 % intervals)"
+    if not np.isfinite(least).all():
+        least, sure = curve.cost.mean, ""
     can = np.array([word != "INFEASIBLE" for word in found.status or [""] * n])
     broken = can & (least > found.budgets + 1e-5 * np.abs(found.budgets).max())
     if broken.any():
         over = np.where(broken, curve.cost.mean - found.budgets, -np.inf)
         worst = int(over.argmax())
         were = "budget was" if broken.sum() == 1 else "budgets were"
-        were = f"{were} exceeded{sure}" if sure else f"{were.split()[0]} would be exceeded"
+        were = were if found.played else f"{were.split()[0]} would be"
+        were = f"{were} exceeded{sure}"
         told.append(
             f"{broken.sum()} of {n} {were}, at worst by {over[worst]:.3g} at budget "
             f"{found.budgets[worst]:.3g}."
         )
     elif sure and can.any():
-        told.append(f"No budget that it said it can keep was exceeded{sure}.")
+        was = "was" if found.played else "would be"
+        told.append(f"No budget that it said it can keep {was} exceeded{sure}.")
     if not can.all():
         are = "budget is" if (~can).sum() == 1 else "budgets are"
         told.append(

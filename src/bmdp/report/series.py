@@ -7,9 +7,9 @@ by itself, as those that were published do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,6 +75,25 @@ def bare_curve(label: str, settings: ArrayLike, cost: ArrayLike, reward: ArrayLi
     unknown = np.full(len(means[0]), np.nan)
     cost_of, reward_of = (Interval(mean, unknown, unknown) for mean in means[1:])
     return _curve(label, means[0], [cost_of], [reward_of])
+
+
+def foretold_curve(budgets: FloatArray, said: Mapping[str, Any]) -> Curve:
+    """Returns a forecast at budgets, with intervals if it has some.
+
+    Args:
+        budgets: `[M]`.
+        said: columns of the forecast: `budgets`, `cost`, `reward`, and ends such as `cost_low`.
+    """
+
+    def at_budgets(name: str) -> FloatArray:
+        values = np.array(said.get(name) or np.full(len(said["budgets"]), np.nan), np.float64)
+        return np.interp(budgets, said["budgets"], values)
+
+    cost, reward = (
+        Interval(*(at_budgets(name + end) for end in ("", "_low", "_high")))
+        for name in ("cost", "reward")
+    )
+    return _curve("forecast", budgets, [cost], [reward])
 
 
 def bands(curve: Curve) -> str:

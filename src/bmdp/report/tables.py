@@ -111,6 +111,45 @@ def summary_table(name: str, reports: Mapping[str, DialReport]) -> Table:
     )
 
 
+def candidates_table(name: str, candidates: Sequence[Mapping[str, Any]]) -> Table:
+    """The leaderboard of a fit, the best candidate first, as fitted.json has it."""
+
+    def column(head: str, key: str, form: str) -> Column:
+        return Column(head, [one.get(key) for one in candidates], form, key)
+
+    return Table(
+        name,
+        "Candidates",
+        [
+            column("candidate", "name", "s"),
+            column("mean reward", "value", ".4g"),
+            column("least cost", "least_cost", ".3g"),
+            column("largest cost", "most_cost", ".3g"),
+            column("seconds", "seconds", ".1f"),
+            column("why", "why", "s"),
+        ],
+        "All are learned from the same transitions. Mean reward: over budgets that are common to "
+        "all, by the evidence of episodes that were not learned from.",
+    )
+
+
+def forecast_table(name: str, forecast: Mapping[str, Any]) -> Table:
+    """The forecast of a fit with its intervals, as fitted.json has it."""
+    columns = [Column("asked", forecast.get("budgets") or [], ".4g")]
+    for what in ("cost", "reward"):
+        columns += [
+            Column(head, forecast.get(key) or [], ".4g", key)
+            for head, key in (
+                (what, what),
+                (f"{what}, low", f"{what}_low"),
+                (f"{what}, high", f"{what}_high"),
+            )
+        ]
+    n, own = forecast.get("n_episodes") or 0, forecast.get("is_played")
+    whose = "that the policy played" if own else "of the log that were not learned from"
+    return Table(name, "Forecast", columns, f"From {n:,} episodes {whose}. Intervals have 95 %.")
+
+
 def _means(curve: Curve, costs: str = ".3f") -> list[Column]:
     columns = []
     for name, interval, form in (("cost", curve.cost, costs), ("reward", curve.reward, ".4g")):

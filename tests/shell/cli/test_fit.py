@@ -269,7 +269,8 @@ def test_a_mistake_does_not_cost_the_run_that_is_there(tmp_path):
     train(SPEC, tmp_path / "run", seed=0)
     before = content(tmp_path / "run" / "policy")
     path = changed_log(tmp_path, episode=0)
-    result = run("--data", path, "--gamma", 1, "--out", tmp_path / "run", "--force")
+    asked = ("--data", path, "--gamma", 1, "--set=learner.ensemble=3")
+    result = run(*asked, "--out", tmp_path / "run", "--force")
     assert_is_user_error(result, "at least 3 episodes", "Use learner.ensemble=1.")
     result = run("corridors", "--set=learner.gama=1", "--out", tmp_path / "run", "--force")
     assert_is_user_error(result, "Did you mean 'gamma'?")
@@ -380,6 +381,9 @@ def test_what_to_beware_of_is_noted_on_stderr(tmp_path, changes, options, note):
         (("corridors", "slot-filling", "--out", "RUN"), "one ENV at a time"),
         (("--data", "log.npz", "--out", "RUN"), "--data needs --gamma"),
         (("--data", "log.npz", "--gamma", 1, "--episodes", 3, "--out", "RUN"), "is for exploring"),
+        (("--data", "log.npz", "--set", "held_out=0.2", "--out", "RUN"), "--data needs --gamma"),
+        (("corridors", "--minutes", 1, "--set", "seed=1", "--out", "RUN"), "--minutes is for a"),
+        (("--resume", "RUN", "--minutes", 1), "--resume takes everything from the run"),
         (("--resume", "RUN", "--gamma", 1), "--resume takes everything from the run"),
         (("corridors", "--resume", "RUN"), "--resume takes everything from the run"),
         (("corridors", "--episodes", 0, "--out", "RUN"), "--episodes"),
@@ -408,6 +412,11 @@ def test_bad_usage(arguments, words, tmp_path, monkeypatch):
         (("corridors", "--device", "abacus"), ("device must be 'auto', 'cpu' or 'cuda'",)),
         (("--data", "no.npz", "--gamma", 1), ("no.npz does not exist",)),
         (("--data", "no.csv", "--gamma", 1), ("must end in one of .parquet",)),
+        (("--data", "no.npz", "--gamma", 1, "--set", "held_out=0"), ("no.npz does not exist",)),
+        (("corridors", "--minutes", 0), ("minutes must be above 0 and finite; got 0.0.",)),
+        (("corridors", "--episodes", 20), ("episodes must be a whole number from 50 on; got 20.",)),
+        (("corridors", "--gamma", 2), ("gamma must be from 0 to 1; got 2.0.",)),
+        (("log.parquet",), ("log.parquet does not exist",)),
     ],
 )
 def test_errors_of_the_user_are_told_in_one_line(arguments, words, tmp_path, monkeypatch):

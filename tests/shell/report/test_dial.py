@@ -64,6 +64,18 @@ def test_prices_and_members_have_views():
     assert held.mixtures[0].status.name == "INFEASIBLE"
 
 
+def test_at_the_start_a_price_is_chosen_by_costs_that_were_measured():
+    dial = PriceDial(table([0.0, 0.5], [1.0, 3.0]), [9.0, 0.0])
+    measured = MultiplierPolicy(dial, costs=[0.1, 0.7], rewards=[0.0, 1.0])
+    found = view_of(measured, HERE, BUDGETS, NAMES)
+    assert found.frontier.costs.tolist() == [0.1, 0.7]
+    assert found.frontier.rewards.tolist() == [1.0, 3.0]  # by the model
+    assert [mixture.status.name for mixture in found.mixtures] == ["INFEASIBLE", "TIGHT", "SLACK"]
+    assert found.mixtures[1].p_upper == pytest.approx(0.25)
+    later = view_of(measured, HERE._replace(step=1), BUDGETS, NAMES)
+    assert later.frontier.costs.tolist() == [0.0, 0.5]
+
+
 def test_policies_that_say_nothing_have_no_view():
     single = Portfolio((POLICY,), [0], [0.0], [0.1], [1.0], mixes=False)
     assert view_of(single, HERE, BUDGETS, NAMES) is None
