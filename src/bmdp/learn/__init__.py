@@ -3,7 +3,7 @@
 Importing this package imports torch.
 """
 
-from bmdp.learn.auto import fit
+from bmdp.learn.auto import fit, resume
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Prediction, fitted_evaluation
 from bmdp.learn.explore import ExplorationResult, explore
@@ -18,7 +18,7 @@ from bmdp.learn.learners import (
     LagrangianFTQ,
 )
 from bmdp.learn.presets import preset
-from bmdp.learn.runs import resume, train, train_from_data
+from bmdp.learn.runs import train, train_from_data
 from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
 
 __all__ = [

@@ -32,8 +32,10 @@ from bmdp.data import TransitionBatch
 from bmdp.data.batch import SUFFIXES, load_batches
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.learn import runs
 from bmdp.learn.collect import threads
 from bmdp.learn.contest import MINUTES, OnProgress, Terms, fit_env, fit_log
+from bmdp.learn.explore import OnRunRecord
 from bmdp.learn.fitted import Fitted
 from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
 from bmdp.learn.shelf import Shelf
@@ -291,6 +293,33 @@ def _given(batch: TransitionBatch | None, path: Path) -> TransitionBatch:
     if batch is None:
         raise StoreError(f"{path} does not hold the log that the run began with: begin anew.")
     return batch
+
+
+def resume(
+    folder: AnyPath,
+    *,
+    workers: int = 1,
+    device: str | None = None,
+    on_record: OnRunRecord = lambda record: None,
+    on_progress: OnProgress = lambda share, text: None,
+) -> Any:
+    """Goes on with a run that was interrupted; one that is finished gives its policy at once.
+
+    Args:
+        folder: of a run of `fit`, `train` or `train_from_data`.
+        workers: processes that play.
+        device: of the learner; that of the run, if not given.
+        on_record: called, in a run with settings, after each collection and each iteration.
+        on_progress: called, in a run of `fit`, with the share that is done and what goes on.
+
+    Raises:
+        StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
+    """
+    require_count("workers", workers, 1)
+    run = RunFolder(folder)
+    if run.header.get("kind") != "fit":
+        return runs.resume(folder, workers=workers, device=device, on_record=on_record)
+    return resume_fit(run, workers=workers, device=device, on_progress=on_progress).policy
 
 
 def resume_fit(

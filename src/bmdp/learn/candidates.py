@@ -151,6 +151,7 @@ def learned(
     if np.isfinite(seconds):
         fit["until"] = lambda: time.perf_counter() - begin > seconds
     policy: PriceDial | HullPolicy
+    members: FloatArray
     if recipe.dial == "prices":
         priced = LagrangianFTQ(LagrangianConfig(prices=tuple(inner), **how)).fit(batch, **fit)
         policy = priced.dial  # type: ignore[union-attr]
@@ -165,8 +166,9 @@ def learned(
 
 def averaged(one: Dial, other: Dial) -> Dial:
     """Returns the dial of the mean of two others, of the same prices."""
-    assert isinstance(one.policy, PriceDial) and isinstance(other.policy, PriceDial)
-    parts = tuple(dial.policy.q_function for dial in (one, other))
+    assert isinstance(one.policy, PriceDial)
+    assert isinstance(other.policy, PriceDial)
+    parts: Any = tuple(dial.policy.q_function for dial in (one, other))
     tolerance = (one.policy.tolerance + other.policy.tolerance) / 2
     policy = replace(one.policy, q_function=MeanQ(parts), tolerance=tolerance)
     recipe = replace(one.recipe, name=f"{one.recipe.name} + {other.recipe.name}")
@@ -203,7 +205,7 @@ def promised(dial: Dial, lesson: Lesson) -> FloatArray:
 
 def played(dial: Dial, nature: Nature) -> PriceDial | HullPolicy:
     """Returns the policy as it is played: it counts the steps that it was shown."""
-    q = dial.policy.q_function
+    q: Any = dial.policy.q_function
     if nature.clock == 0:
         return dial.policy
     if isinstance(q, MeanQ):

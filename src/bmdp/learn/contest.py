@@ -22,6 +22,7 @@ from scipy.special import stdtrit
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
+from bmdp.errors import DataError
 from bmdp.learn import evidence
 from bmdp.learn.candidates import (
     Dial,
@@ -42,6 +43,7 @@ from bmdp.learn.shelf import Shelf
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import Regressor
 from bmdp.models.table import TableModel
+from bmdp.policies.prices import MultiplierPolicy
 
 MINUTES = 5.0
 """Time of a fit, unless told otherwise."""
@@ -53,6 +55,7 @@ _MOST_STEPS = 400_000  # that are played for evidence
 _FOR_EVIDENCE = 0.3  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EACH = 0.15  # share of the time that a candidate may take
+_FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
 _LATEST = 0.5  # share of the time after which no further candidate is begun
 _DOUBT = 0.05  # of what dials promise themselves
 
@@ -78,10 +81,9 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     batch = completed(batch)
     nature = nature_of(batch, terms.gamma)
     batch = nature.ended(batch)
-    n_episodes = len(batch.starts())
+    n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
     learned_from, held_out = batch, batch
     if n_episodes >= _LEAST:
-        rng = np.random.default_rng()
         lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
         rng = lesson.generator("auto/held-out")
         out = batch.folds(_HELD_OUT, rng) == 0
@@ -106,7 +108,7 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     )["found"]
     forecast = _of_log(policy, both, best.curve, repeats, len(held_out.starts()))
     work.check_log(best, both, forecast, lesson, batch)
-    return work.fitted(policy, forecast, tried, nature, len(batch), n_episodes)
+    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_episodes))
 
 
 def fit_env(
@@ -144,7 +146,7 @@ def fit_env(
     forecast = work.played(player, policy, plan.forecast, first + plan.measure)
     work.check_played(forecast, batch)
     n_played = n_explored + len(tried) * plan.choose + plan.measure + plan.forecast
-    return work.fitted(policy, forecast, tried, nature, len(batch), n_played)
+    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_played))
 
 
 @dataclass(frozen=True)
@@ -226,14 +228,21 @@ class _Work:
         )["found"]
         planned = list(recipes(lesson.nature, lesson.batch.state_size))
         found: list[_Tried] = []
+        failure: DataError | None = None
         for number, recipe in enumerate(planned):
             if found and self.is_late():
                 names = ", ".join(other.name for other in planned[number:])
                 self.note(f"time ran out before these candidates were tried: {names}")
                 break
             self.tell(0.45 + 0.3 * number / len(planned), f"learning: {recipe.name}")
-            found.append(self._try(recipe, lesson, prices, judged))
-            found = _valued(found)
+            try:
+                found = _valued([*found, self._try(recipe, lesson, prices, judged)])
+            except DataError as error:
+                failure = error
+                self.note(f"{recipe.name} could not be learned: {error}")
+        if not found:
+            assert failure is not None
+            raise failure
         if len(found) > 1:
             two = sorted(found, key=lambda one: -one.value)[:2]
             self.tell(0.72, "trying the mean of two")
@@ -286,8 +295,8 @@ class _Work:
                     f"budget_range, {low:g} to {high:g}, is above the largest cost that pays, "
                     f"{most:.4g}: every budget buys the same"
                 )
-            if hasattr(policy, "low"):
-                policy = replace(policy, low=min(low, least), high=high)
+            if isinstance(policy, MultiplierPolicy):
+                return replace(policy, low=min(low, least), high=high)
         return policy
 
     def played(self, player: Player, policy: Any, n_episodes: int, first: int) -> Forecast:
@@ -336,7 +345,8 @@ class _Work:
         reached = np.maximum(forecast.budgets, forecast.cost.min())
         over = forecast.cost_low - reached
         worst = int(np.argmax(over))
-        if over[worst] > 0.01 * max(1e-12, float(np.abs(forecast.cost).max())):
+        far = forecast.cost[worst] - reached[worst] > _FAR * np.abs(forecast.cost).max()
+        if over[worst] > 0 and far:
             self.note(
                 f"at budget {forecast.budgets[worst]:.4g} the episodes that were not learned from "
                 f"say a cost of {forecast.cost[worst]:.4g} (95 %: {forecast.cost_low[worst]:.4g} "
@@ -348,16 +358,17 @@ class _Work:
         policy: Any,
         forecast: Forecast,
         tried: Sequence[_Tried],
+        told: Curve,
         nature: Nature,
-        n_rows: int,
-        n_episodes: int,
+        sizes: tuple[int, int],
     ) -> Fitted:
-        """Puts it all together."""
+        """Puts it all together; `told` is what the dial goes by, and sizes rows and episodes."""
+        n_rows, n_episodes = sizes
         candidates = tuple(_candidates(tried, nature, self.terms))
         best = tried[0]
         if not best.dial.has_settled:
             self.note("time ran out before the values of the dial had settled: give more minutes")
-        low, high = best.curve.rising()[[0, -1]]
+        low, high = told.rising()[[0, -1]]
         seconds = time.monotonic() - self._begin
         text = (
             f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes in {seconds:.0f} s. "
@@ -415,10 +426,13 @@ def _of_log(
     policy: Any, told: Curve, found: Curve, repeats: FloatArray, n_episodes: int
 ) -> Forecast:
     """Forecast of a policy that was set by one curve, by another one and its repeats."""
-    budgets = np.linspace(*policy.budget_range, N_FORECAST)
+    low, high = policy.budget_range
+    budgets = np.linspace(low, high, N_FORECAST)
     shares = evidence.shares_at(told, np.minimum(budgets, told.rising()[-1]))
     errors = evidence.jackknife_error(shares @ repeats)  # [B, 2]
-    curve = Curve(shares @ found.cost, shares @ found.reward, *errors.T, np.full(N_FORECAST, 0.0))
+    cost_error, reward_error = errors.T
+    none = np.zeros(N_FORECAST)
+    curve = Curve(shares @ found.cost, shares @ found.reward, cost_error, reward_error, none)
     half = np.full(N_FORECAST, stdtrit(len(repeats) - 1, 0.975))
     return _forecast(budgets, curve, half, n_episodes, is_played=False)
 

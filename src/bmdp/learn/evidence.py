@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
-from sklearn.isotonic import isotonic_regression
-from sklearn.neighbors import NearestNeighbors
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
@@ -57,6 +55,8 @@ class Curve:
 
     def rising(self) -> FloatArray:
         """Costs that rise from member to member, as near to those as can be, `[M]`."""
+        from sklearn.isotonic import isotonic_regression  # takes long to import
+
         least = 1e-12 + 1e-3 * np.abs(self.cost).max()
         weights = 1 / np.maximum(np.nan_to_num(self.cost_error, nan=1.0), least) ** 2
         found: FloatArray = isotonic_regression(self.cost, sample_weight=weights)
@@ -68,6 +68,13 @@ class Curve:
         overspent = np.maximum(costs[0] - budgets, 0)
         found: FloatArray = np.interp(budgets, costs, self.reward) - steep * overspent
         return found
+
+
+def bare_curve(found: FloatArray, counts: FloatArray) -> Curve:
+    """Returns a curve of costs and rewards `[M, 2]` whose errors are not known."""
+    unknown = np.full(len(found), np.nan)
+    cost, reward = found.T.astype(np.float64)
+    return Curve(cost, reward, unknown, unknown, counts)
 
 
 def choice_values(curves: Sequence[Curve]) -> FloatArray:
@@ -97,15 +104,13 @@ def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: R
         judge: the regressor of values.
     """
     found = _evaluated(dial, batch, lesson, judge)
-    counts = np.full(len(found), float(len(batch.starts())))
-    return Curve(*found.T, *np.full((2, len(found)), np.nan), counts)
+    return bare_curve(found, np.full(len(found), float(len(batch.starts()))))
 
 
 def promised_curve(dial: Dial, lesson: Lesson) -> Curve:
     """Returns the curve that a dial promises itself, which is optimistic."""
     found = promised(dial, lesson)
-    unknown = np.full((2, len(found)), np.nan)
-    return Curve(*found.T.astype(np.float64), *unknown, np.zeros(len(found)))
+    return bare_curve(found, np.zeros(len(found)))
 
 
 def left_out(
@@ -137,7 +142,8 @@ def _evaluated(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regres
     terms = Terms(judge, dial.members, discounts, lesson.seed, lesson.device, nature.schedule)
     evaluated = evaluate_policy(dial.policy, shown, terms)
     worth = evaluated.worth(shown.state[shown.starts()], dial.members).mean(axis=0)  # [M, 2]
-    return worth[:, ::-1].astype(np.float64)
+    found: FloatArray = worth[:, ::-1].astype(np.float64)
+    return found
 
 
 @dataclass(frozen=True)
@@ -265,11 +271,14 @@ def _corrected(
 def handed_over(dial: Dial, curve: Curve, lesson: Lesson) -> MultiplierPolicy | Portfolio:
     """Returns the policy that spends budgets by what members cost.
 
-    Rewards of neighbours differ as their prices say, so that every member is a vertex: what is
-    known of rewards is too noisy to leave members out by.
+    Rewards between the ends rise in proportion to prices, so that every member is a vertex: what
+    is known of rewards is too noisy to leave members out by.
     """
     costs = curve.rising()
-    rewards = curve.reward[0] + np.append(0.0, np.cumsum(dial.slopes * np.diff(costs)))
+    gained = np.append(0.0, np.cumsum(dial.slopes * np.diff(costs)))
+    if gained[-1] > 0 and curve.reward[-1] > curve.reward[0]:
+        gained *= (curve.reward[-1] - curve.reward[0]) / gained[-1]
+    rewards = curve.reward[0] + gained
     policy = played(dial, lesson.nature)
     low, high = min(0.0, float(costs[0])), float(costs[-1])
     if isinstance(policy, PriceDial):
@@ -297,6 +306,8 @@ def foreign_share(dial: Dial, batch: TransitionBatch, lesson: Lesson, member: in
 
     Nearest are rows of the same kind of state: fifty of them, by the distance of scaled numbers.
     """
+    from sklearn.neighbors import NearestNeighbors  # takes long to import
+
     rng = lesson.generator("auto/support")
     rows = rng.permutation(len(batch))[:_N_ASKED]
     states = batch.state[rows]

@@ -11,7 +11,7 @@ Paper: Algorithm 4, with prices in place of budgets.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -188,7 +188,7 @@ def _lesson(how: Expedition, batch: TransitionBatch, first: int) -> Lesson:
 
 
 def _parts(
-    policies: list[ExploringPolicy], budgets: list[FloatArray], first: int
+    policies: Sequence[ExploringPolicy], budgets: Sequence[FloatArray], first: int
 ) -> Iterator[_Part]:
     for policy, numbers in zip(policies, budgets, strict=True):
         if len(numbers):

@@ -63,7 +63,7 @@ class Nature:
         is_cut = columns["truncated"] & (columns["step"] == self.n_steps - 1)
         columns["terminal"] = columns["terminal"] | is_cut
         columns["truncated"] = columns["truncated"] & ~is_cut
-        return _with_columns(batch, columns)
+        return _with_columns(batch, columns, batch.state_names)
 
     def shown(self, batch: TransitionBatch) -> TransitionBatch:
         """Returns a batch whose states show the step, if the model is to see it."""
@@ -73,7 +73,7 @@ class Nature:
         columns = batch.to_arrays()
         columns["state"] = self.shown_states(batch.state, batch.step)
         columns["next_state"] = self.shown_states(batch.next_state, batch.step + 1)
-        return TransitionBatch(**columns, n_actions=batch.n_actions)
+        return _with_columns(batch, columns, None)
 
     def shown_states(self, states: NDArray[Any], steps: IntArray | int) -> NDArray[Any]:
         """States `[N, D]` at steps, with the step as one more number if the model is to see it."""
@@ -100,11 +100,13 @@ def completed(batch: TransitionBatch) -> TransitionBatch:
         steps = np.empty(len(order), np.int64)
         steps[order] = np.arange(len(order)) - np.repeat(first, length)
         columns["step"] = steps
-    return _with_columns(batch, columns)
+    return _with_columns(batch, columns, batch.state_names)
 
 
-def _with_columns(batch: TransitionBatch, columns: dict[str, NDArray[Any]]) -> TransitionBatch:
-    return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=batch.state_names)
+def _with_columns(
+    batch: TransitionBatch, columns: dict[str, Any], names: tuple[str, ...] | None
+) -> TransitionBatch:
+    return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=names)
 
 
 def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
@@ -176,7 +178,8 @@ def refined_prices(prices: FloatArray, costs: FloatArray, n: int) -> FloatArray:
         costs: that they are thought to have.
         n: number of prices, at most.
 
-    >>> refined_prices(np.array([1e4, 100.0, 1.0, 0.0]), np.array([0, 0, 2, 2]), 4).round(3).tolist()
+    >>> prices = np.array([1e4, 100.0, 1.0, 0.0])
+    >>> refined_prices(prices, np.array([0, 0, 2, 2]), 4).round(3).tolist()
     [100.0, 10.0, 1.0, 0.0]
     """
     rising = np.maximum.accumulate(np.asarray(costs, np.float64))

@@ -198,7 +198,6 @@ def resume(
     workers: int = 1,
     device: str | None = None,
     on_record: OnRunRecord = _ignore,
-    on_progress: Callable[[float, str], None] = lambda share, text: None,
 ) -> Any:
     """Goes on with a run that was interrupted; one that is finished gives its policy at once.
 
@@ -208,7 +207,6 @@ def resume(
         device: of the learner; that of the run, if not given. On another one numbers are rounded
             differently.
         on_record: called after each collection and each iteration that is still to do.
-        on_progress: called, in a run of `bmdp.fit`, with the share that is done and what goes on.
 
     Raises:
         StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
@@ -225,11 +223,6 @@ def resume(
     """
     require_count("workers", workers, 1)
     run = RunFolder(folder)
-    if run.header.get("kind") == "fit":
-        from bmdp.learn.auto import resume_fit
-
-        how: dict[str, Any] = {"workers": workers, "device": device, "on_progress": on_progress}
-        return resume_fit(run, **how).policy
     names = _Beginning.__dataclass_fields__.keys() & run.header.keys()
     header = {name: run.header[name] for name in names}
     began = _read(run, partial(settings.read, _Beginning), header)

@@ -517,7 +517,7 @@ class LearnedQ:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
         rows = flat_states(states)
         if self.clock:
-            rows = with_clock(rows, step, self.clock)
+            rows = with_clock(rows, step, self.clock).astype(np.float64)
         require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
         rows = rows[:, self.shown]
         with torch.no_grad():
