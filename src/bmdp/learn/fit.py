@@ -362,7 +362,7 @@ class Rows:
         weights = (counts // np.gcd.reduce(counts)).astype(np.float64)
         rewards, costs = (np.bincount(which, c) / counts for c in (self.rewards, self.costs))
         return Rows(
-            states=self.states[first],
+            states=np.asfortranarray(self.states[first]),  # as it was: sums are rounded alike
             actions=self.actions[first],
             rewards=rewards,
             costs=costs,
@@ -374,7 +374,7 @@ class Rows:
         )
 
     def outcomes(self, columns: IntArray) -> FloatArray:
-        """What followed, `[N, 3 + D]`: reward, cost, whether it was the end, change of the state.
+        """Outcomes `[N, 3 + D]`: reward, cost, whether it was the end, change of the state.
 
         The last of a known number of steps is no end that a state could tell of. After an end there
         is no state, and the change is the mean of all.
@@ -390,7 +390,7 @@ class Rows:
 
 
 class SetRows(NamedTuple):
-    """What every iteration needs of a set of rows."""
+    """A set of rows, with all that every iteration needs of it."""
 
     rows: RowSet
     paid: Tensor  # [n, 1, 2], rewards and costs
@@ -435,7 +435,7 @@ class Fit:
         if isinstance(schedule, Backward):
             is_last = np.asarray(batch.step) == self.n_steps - 1
         rows = Rows(
-            states=np.ascontiguousarray(batch.state[:, self.columns], np.float64),
+            states=np.asarray(batch.state, np.float64)[:, self.columns],
             actions=batch.action,
             rewards=batch.reward / self.units[0],
             costs=batch.cost / self.units[1],
@@ -560,7 +560,9 @@ class Fit:
         name, positions = own.rows
         if name not in self._next:
             states, which = self._rows.next_states[positions[own.going.cpu().numpy()]], None
-            found = None if one_each else equal_rows(list(states[:, self.columns].T))
+            # A row that stands for several has one of their clocks.
+            seen = states if len(self._rows.actions) == len(self.batch) else states[:, self.columns]
+            found = None if one_each else equal_rows(list(seen.T))
             if found is not None:
                 states, which = states[found[0]], torch.from_numpy(found[1]).to(self.device)
             embedded = self.embedded(states)

@@ -14,6 +14,7 @@ from bmdp.learn.fit import Source, bootstrap_targets
 from bmdp.learn.next_values import hull_values, places_of, policy_values, priced_values
 from bmdp.policies import HullPolicy, TabularQ
 from bmdp.policies.policy import Options
+from bmdp.policies.prices import best_actions
 
 GRID = np.linspace(0, 2, 21)
 PAPER = hull_values(0.0, costs_from_zero=False)
@@ -291,3 +292,28 @@ def test_valuing_next_states_leaves_torchs_number_of_threads_as_it_is(monkeypatc
     worth = next_values.hull_values(10.0, costs_from_zero=True)(source)
     worth(values, known, torch.linspace(0, 1, 5), slice(0, 4))
     assert torch.get_num_threads() == before
+
+
+# Prices, by a compiled loop
+
+
+@pytest.mark.parametrize("spread", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_actions_of_prices_are_the_best_ones_ties_and_barred_actions_included(seed, spread):
+    """All costs are equal where nothing is spread, so the tolerance of an infinite price is 0."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(-spread, spread + 1, size=(1, 60, 2, 4, 6)).astype(np.float32)
+    drawn[:, :, 0] += rng.integers(3, size=(1, 60, 4, 6))
+    known = rng.random((60, 4)) < 0.7
+    known[:, 0] |= ~known.any(axis=1)
+    prices = np.array([np.inf, 4.0, 1.0, 0.5, 0.25, 0.0])
+    found = worth(
+        priced_values(prices), torch.tensor(drawn), np.arange(6.0), known=torch.tensor(known)
+    )
+    q_r, q_c = np.where(
+        known[:, :, None], drawn[0].transpose(1, 0, 2, 3), [[[[-np.inf]]], [[[np.inf]]]]
+    )
+    tolerance = 0.01 * float(np.ptp(drawn[0, :, 1]))
+    actions = best_actions(q_r, q_c, prices, tolerance)
+    expected = [np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_r, q_c)]
+    np.testing.assert_array_equal(found.values.numpy(), np.stack(expected, axis=-1))
