@@ -4,8 +4,8 @@ r"""Runs the benchmark: each task, source, size, seed and method is a process wi
         --seeds 100:105 --methods fit,coin,fqi,bftq --out FOLDER
 
 Each process writes one JSON file; what is there already is not run again. `table.py` makes tables
-of such a folder. With `--source explore` only `fit` is run: it is given the environment, and the
-number of episodes that it may play.
+of such a folder. With `--source explore` only `fit` is run: it is given the environment, batched
+where it can be, and the number of episodes that it may play; size 0 is the default call.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ def learned(job: Job) -> tuple[Any, dict[str, Any]]:
     else:
         module: Any = bmdp
         if log is None:
-            found = module.fit(task.env_id, episodes=job.size, seed=job.seed)
+            found = module.fit(task.fast_id, episodes=job.size or None, seed=job.seed)
         else:
             found = module.fit(log, gamma=task.gamma, seed=job.seed)
         policy = found.policy
-        for name in ("candidates", "notes", "forecast"):
-            told[name] = plain(getattr(found, name, None))
+        told |= plain(found.as_dict())
+        told["others"] = [c.policy for c in found.candidates[1:]]
     told["seconds"] = time.perf_counter() - begun
     told["policy"] = type(policy).__name__
     told["budget_range"] = plain(policy.budget_range)
@@ -109,7 +109,17 @@ def run_here(job: Job) -> dict[str, Any]:
     begun = time.perf_counter()
     measured = measure(policy, TASKS[job.task], seed=1_000_000 + job.seed)
     told["measuring_seconds"] = time.perf_counter() - begun
+    told["candidate_scores"] = [measured.mean_score, *_other_scores(told.pop("others", []), job)]
     return {**told, **measured.to_json()}
+
+
+def _other_scores(policies: list[Any], job: Job) -> list[float]:
+    """Mean scores of the candidates that were not taken, by fewer episodes."""
+    task = TASKS[job.task]
+    if task.fast_id == task.env_id or not task.truth().is_known:
+        return []
+    how: dict[str, Any] = {"episodes": 500, "seed": 1_000_000 + job.seed}
+    return [measure(policy, task, **how).mean_score for policy in policies]
 
 
 def write(job: Job, record: dict[str, Any], out: Path) -> None:

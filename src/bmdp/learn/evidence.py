@@ -327,7 +327,7 @@ def _actions(
     rows: IntArray,
     member: int,
 ) -> IntArray:
-    """What a member does at rows of a batch."""
+    """Actions of a member at rows of a batch."""
     policy = played(dial, lesson.nature)
     steps = np.zeros(len(rows), np.int64) if batch.step is None else batch.step[rows]
     actions = np.zeros(len(rows), np.int64)

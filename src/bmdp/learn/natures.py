@@ -6,6 +6,7 @@ states.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ MOST_STEPS = 60
 """Steps of an episode that have models of their own, at most; longer ones show the step."""
 
 _MOST_STATES = 5_000  # states that are few
+_LEFT = 5e-4  # discount after the last iteration
 _NOTHING = 0.003  # share of the range of costs that is not worth saving
 _CLOSE = 0.02  # logarithms of prices that are the same
 _MOST_CELLS = 50_000  # of tables with a model for each step
@@ -116,8 +118,11 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
     there, that is their end where what would follow still counts, by the discount.
     """
     n_states = _few_states(batch.state)
+    endless = Iterations()
+    if 0 < gamma < 1:
+        endless = Iterations(math.ceil(math.log(_LEFT) / math.log(gamma)))
     if batch.step is None:
-        return Nature(n_states, None, 0, Iterations())
+        return Nature(n_states, None, 0, endless)
     n_steps = int(batch.step.max()) + 1
     is_last = batch.step == n_steps - 1
     ends = batch.terminal | (False if batch.truncated is None else batch.truncated)
@@ -125,7 +130,7 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
     is_end = ends[is_last].all() and is_last.sum() >= max(10, _LEAST_ENDS * n_episodes)
     is_cut = not batch.terminal[is_last].any()
     if not is_end or (is_cut and gamma**n_steps <= _MATTERS):
-        return Nature(n_states, None, 0, Iterations())
+        return Nature(n_states, None, 0, endless)
     if n_steps <= MOST_STEPS or (n_states or np.inf) * n_steps <= _MOST_CELLS:
         return Nature(n_states, n_steps, 0, Backward())
     return Nature(n_states, n_steps, n_steps, Iterations(n_steps + 1))
