@@ -3,14 +3,16 @@
 An environment is named by an id, a short name, or a specification. If it has a vector entry point,
 all slots are one batched simulation; otherwise each is an environment of its own, and only those
 whose episode is going on are stepped. What a slot plays is the same in both, and in any company.
-A task of ours has slots without Gymnasium, too, whose whole state can be read.
+A state is a number, or a row of numbers: observations of several axes or parts are flattened.
+Actions are numbers from 0 on, whatever the environment counts them from. A task of ours has slots
+without Gymnasium, too, whose whole state can be read.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import gymnasium
@@ -28,13 +30,14 @@ from bmdp.envs.tasks import State, Task
 from bmdp.errors import ConfigError, EnvError
 from bmdp.randomness import EpisodeStreams
 
+_NUMBERS = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
 _OURS = ("num_envs", "render_mode", "vectorization_mode")  # settings that are decided here
 
 
 class SlotOutcome(NamedTuple):
     """The result of a step in every slot; that of ended slots means nothing."""
 
-    states: NDArray[Any]  # [N, ...]
+    states: NDArray[Any]  # [N] or [N, D]
     rewards: FloatArray  # [N]
     costs: FloatArray  # [N]
     ended: BoolArray  # [N]
@@ -54,12 +57,12 @@ class Slots(Protocol):
     name: str  # of the environment: its id
     facts: Facts
     metadata: dict[str, Any]  # of the environment; none if a wrapper may have changed its costs
-    state_space: spaces.Space[Any]
-    action_space: spaces.Discrete
+    state_space: spaces.Space[Any]  # as the environment has it
+    action_space: spaces.Discrete  # from 0 on
     most: int  # slots at a time
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Starts one episode for each seed; returns states `[N, ...]`."""
+        """Starts one episode for each seed; returns states `[N]` or `[N, D]`."""
 
     def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions `[N]` in the slots that are going on."""
@@ -101,7 +104,8 @@ def open_slots(spec: EnvSpec) -> EnvSlots:
 
     Raises:
         ConfigError: if the environment does not take the settings of the specification.
-        EnvError: if its actions are not discrete, or its batches cannot be used here.
+        EnvError: if its actions are not discrete, its observations are not numbers, or its batches
+            cannot be used here.
     """
     if spec.vector_entry_point is None or spec.additional_wrappers:
         return SingleSlots(spec)
@@ -127,8 +131,8 @@ class BatchedSlots:
             )
         self.facts = _facts(self._envs.metadata)
         self.metadata = _own_metadata(self._envs)
-        self.state_space = self._envs.single_observation_space
-        self.action_space = _discrete(spec, self._envs.single_action_space)
+        self.state_space = _numeric(spec, self._envs.single_observation_space)
+        self.action_space, self._first = _discrete(spec, self._envs.single_action_space)
 
     def _make(self, n: int) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
         try:
@@ -146,17 +150,19 @@ class BatchedSlots:
         self._n_steps = 0
         of_slots: Any = list(seeds)  # gymnasium's own batches take them, its annotation does not
         states, _ = self._envs.reset(seed=of_slots)
-        return np.asarray(states)
+        return flattened(self.state_space, states)
 
     def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions, in the slots that ended too."""
-        states, rewards, terminated, truncated, info = self._envs.step(actions)
+        played = actions + self._first if self._first else actions
+        states, rewards, terminated, truncated, info = self._envs.step(played)
         if "cost" not in info:
             raise _no_cost(self._spec)
         self._n_steps += 1
         ended = terminated | truncated | (self._n_steps >= self._limit)
         paid = np.asarray(rewards), np.asarray(info["cost"])
-        return SlotOutcome(np.asarray(states), *paid, ended, ended & ~terminated)
+        seen = flattened(self.state_space, states)
+        return SlotOutcome(seen, *paid, ended, ended & ~terminated)
 
     def close(self) -> None:
         """Frees the batch."""
@@ -184,8 +190,8 @@ class SingleSlots:
         self._states: NDArray[Any] = np.empty(0)
         self.facts = _facts(self.envs[0].metadata)
         self.metadata = _own_metadata(self.envs[0])
-        self.state_space = self.envs[0].observation_space
-        self.action_space = _discrete(spec, self.envs[0].action_space)
+        self.state_space = _numeric(spec, self.envs[0].observation_space)
+        self.action_space, self._first = _discrete(spec, self.envs[0].action_space)
 
     def _make(self) -> gymnasium.Env[Any, Any]:
         try:
@@ -197,8 +203,12 @@ class SingleSlots:
         """Starts one episode for each seed."""
         self.envs += [self._make() for _ in range(len(seeds) - len(self.envs))]
         started = [env.reset(seed=s)[0] for env, s in zip(self.envs, seeds, strict=False)]
-        self._states = np.stack([np.asarray(state) for state in started])
+        self._states = np.concatenate([self._state(state) for state in started])
         return self._states
+
+    def _state(self, seen: Any) -> NDArray[Any]:
+        """One observation as a state, `[1]` or `[1, D]`."""
+        return flattened(self.state_space, _batch_of_one(self.state_space, seen))
 
     def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions in the slots that are going on."""
@@ -206,10 +216,11 @@ class SingleSlots:
         rewards, costs = np.zeros((2, len(actions)))
         ended, cut = ~going, np.zeros(len(actions), np.bool_)
         for i in np.flatnonzero(going):
-            seen, reward, terminated, truncated, info = self.envs[i].step(int(actions[i]))
+            played = int(actions[i]) + self._first
+            seen, reward, terminated, truncated, info = self.envs[i].step(played)
             if "cost" not in info:
                 raise _no_cost(self.spec)
-            states[i], rewards[i], costs[i] = seen, float(reward), info["cost"]
+            states[i], rewards[i], costs[i] = self._state(seen)[0], float(reward), info["cost"]
             ended[i], cut[i] = terminated or truncated, truncated and not terminated
         self._states = states
         return SlotOutcome(states, rewards, costs, ended, cut)
@@ -290,10 +301,75 @@ def _own_metadata(env: Any) -> dict[str, Any]:
     return dict(env.metadata)
 
 
-def _discrete(spec: EnvSpec, space: spaces.Space[Any]) -> spaces.Discrete:
+def _discrete(spec: EnvSpec, space: spaces.Space[Any]) -> tuple[spaces.Discrete, int]:
+    """The actions, counted from 0, and the first one as the environment counts them."""
     if not isinstance(space, spaces.Discrete):
         raise EnvError(f"{spec.id} must have discrete actions; its action space is {space}.")
+    return spaces.Discrete(int(space.n)), int(space.start)
+
+
+def _numeric(spec: EnvSpec, space: spaces.Space[Any]) -> spaces.Space[Any]:
+    for part in _leaves(space):
+        if not isinstance(part, _NUMBERS):
+            raise EnvError(
+                f"{spec.id} must show numbers: Discrete, MultiDiscrete, MultiBinary, Box, or a "
+                f"Tuple or Dict of them; its observation space has {part}."
+            )
     return space
+
+
+def _leaves(space: spaces.Space[Any]) -> Iterator[spaces.Space[Any]]:
+    """Parts of a space that have no parts, in order."""
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        parts = space.values() if isinstance(space, spaces.Dict) else space.spaces
+        for part in parts:
+            yield from _leaves(part)
+    else:
+        yield space
+
+
+def flattened(space: spaces.Space[Any], seen: Any) -> NDArray[Any]:
+    """Returns a batch of observations as states, `[N]` or `[N, D]`.
+
+    A number stays a number. What has axes becomes a row. What has parts becomes a row of all their
+    numbers, in the order of the space.
+
+    Args:
+        space: of one observation.
+        seen: of `N` of them, as a batched environment shows them.
+
+    >>> space = spaces.Dict(place=spaces.Box(0, 9, (2, 1)), door=spaces.Discrete(3))
+    >>> seen = {"door": np.array([2, 0]), "place": np.array([[[1.0], [5.0]], [[3.0], [4.0]]])}
+    >>> flattened(space, seen).tolist()
+    [[1.0, 5.0, 2.0], [3.0, 4.0, 0.0]]
+    """
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        rows = [np.asarray(own).reshape(len(own), -1) for own in _parts(space, seen)]
+        return np.concatenate(rows, axis=1).astype(np.float64)
+    states = np.asarray(seen)
+    return states if states.ndim < 3 else states.reshape(len(states), -1)
+
+
+def _parts(space: spaces.Space[Any], seen: Any) -> Iterator[Any]:
+    """Observations of the parts of a space that have no parts, in order."""
+    if isinstance(space, spaces.Dict):
+        for name, part in space.items():
+            yield from _parts(part, seen[name])
+    elif isinstance(space, spaces.Tuple):
+        for part, own in zip(space.spaces, seen, strict=True):
+            yield from _parts(part, own)
+    else:
+        yield seen
+
+
+def _batch_of_one(space: spaces.Space[Any], seen: Any) -> Any:
+    """An observation as a batch of observations."""
+    if isinstance(space, spaces.Dict):
+        return {name: _batch_of_one(part, seen[name]) for name, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space.spaces, seen, strict=True)
+        return tuple(_batch_of_one(part, own) for part, own in pairs)
+    return np.asarray(seen)[None]
 
 
 def _refusal(spec: EnvSpec, error: TypeError) -> ConfigError:

@@ -19,24 +19,27 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import torch
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.checks import require_count, require_rising, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.batch import SUFFIXES, load_batches
-from bmdp.envs.slots import find_spec, open_slots
-from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.envs.slots import Facts, find_spec, open_slots
+from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
 from bmdp.learn.contest import MINUTES, OnProgress, Terms, fit_env, fit_log
 from bmdp.learn.explore import OnRunRecord
 from bmdp.learn.fitted import Fitted
+from bmdp.learn.natures import cautions, completed
 from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
 from bmdp.learn.shelf import Shelf
 from bmdp.randomness import stream_key
@@ -83,7 +86,8 @@ def fit(  # noqa: PLR0913
         command: that asked for it, to be written down.
 
     Raises:
-        ConfigError: if a setting is wrong, or gamma is missing, or there is no such environment.
+        ConfigError: if a setting is wrong, or gamma is missing, or there is no such environment,
+            or one for a run is not registered.
         DataError: if the log cannot be read, or is empty.
         EnvError: if the environment gives no cost, or fails.
         StoreError: if the folder exists, or cannot be written.
@@ -184,11 +188,11 @@ def read_source(source: Any) -> Log | EnvSpec:
     if isinstance(source, EnvSpec):
         return find_spec(source)
     if isinstance(source, str) and not _is_path(source):
-        return find_spec(source)
+        return _named(source)
     if isinstance(source, str | os.PathLike):
-        return Log(load_batches([source]), (os.path.abspath(source),))
+        return _logged([source])
     if isinstance(source, Sequence) and source and all(_is_pathlike(one) for one in source):
-        return Log(load_batches(source), tuple(map(os.path.abspath, source)))
+        return _logged(source)
     if hasattr(source, "columns"):
         return Log(TransitionBatch.from_pandas(source))
     raise DataError(
@@ -197,19 +201,49 @@ def read_source(source: Any) -> Log | EnvSpec:
     )
 
 
+def _named(name: str) -> EnvSpec:
+    """The environment of a name.
+
+    Raises:
+        ConfigError: if there is none, with the nearest name.
+    """
+    try:
+        return find_spec(name)
+    except ConfigError as error:
+        if not Path(name).suffix:
+            raise
+        raise ConfigError(f"{error} Nor is it a file that exists.") from error
+
+
+def _logged(paths: Sequence[AnyPath]) -> Log:
+    """The log in some files.
+
+    Raises:
+        DataError: if one is a folder, or holds no transitions.
+        StoreError: if one does not exist.
+    """
+    for path in paths:
+        if os.path.isdir(path):
+            raise DataError(f"{os.fspath(path)} is a folder: give the files in it.")
+    return Log(load_batches(paths), tuple(map(os.path.abspath, paths)))
+
+
 def _is_pathlike(value: Any) -> bool:
     return isinstance(value, str | os.PathLike)
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text names a file rather than an environment."""
-    return Path(text).suffix.lower() in SUFFIXES or Path(text).is_file()
+    """Whether a text names a file or a folder rather than an environment."""
+    return Path(text).suffix.lower() in SUFFIXES or Path(text).exists()
 
 
 def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
     if not isinstance(source, EnvSpec):
         assert asked.gamma is not None
-        return fit_log(source.batch, asked.terms(asked.gamma), shelf, on_progress)
+        whole = completed(source.batch)
+        notes = cautions(source.batch, whole, asked.gamma)
+        fitted = fit_log(whole, asked.terms(asked.gamma), shelf, on_progress)
+        return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))))
     source, gamma = bounded(source, asked.gamma)
     return fit_env(source, asked.episodes, asked.terms(gamma), shelf, on_progress)
 
@@ -220,14 +254,31 @@ def bounded(spec: EnvSpec, gamma: float | None) -> tuple[EnvSpec, float]:
     Args:
         spec: the environment.
         gamma: that was asked for; None for that of the environment.
+
+    Raises:
+        EnvError: if it cannot be made.
     """
-    slots = open_slots(spec)
-    facts = slots.facts
-    slots.close()
+    facts = _facts(spec)
     gamma = facts.gamma if gamma is None else gamma
     if facts.horizon is None and spec.max_episode_steps is None:
         spec = replace(spec, max_episode_steps=_most_steps(gamma))
     return spec, gamma
+
+
+def _facts(spec: EnvSpec) -> Facts:
+    """Discount and horizon of an environment, as it says.
+
+    Raises:
+        EnvError: if it cannot be made.
+    """
+    try:
+        with closing(open_slots(spec)) as slots:
+            return slots.facts
+    except BmdpError:
+        raise
+    except Exception as error:  # of the environment, whatever it may be
+        kind = type(error).__name__
+        raise EnvError(f"{spec.id} cannot be made: {kind}: {error}") from error
 
 
 def _most_steps(gamma: float) -> int:
@@ -241,7 +292,12 @@ def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Hea
     """Content of spec.json."""
     told: dict[str, Any]
     if isinstance(source, EnvSpec):
-        told = {"env": name or source.id, "settings": dict(source.kwargs)}
+        _require_registered(source)
+        told = {
+            "env": name or source.id,
+            "settings": dict(source.kwargs),
+            "max_episode_steps": source.max_episode_steps,
+        }
         try:
             json.dumps(told)
         except TypeError as error:
@@ -268,6 +324,21 @@ def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Hea
         "versions": versions(),
         "machine": machine(),
     }
+
+
+def _require_registered(spec: EnvSpec) -> None:
+    """Checks that an environment can be made again by its id and settings.
+
+    Raises:
+        ConfigError: if it cannot.
+    """
+    known = gymnasium.registry.get(spec.id)
+    if known is None or known.entry_point != spec.entry_point or spec.additional_wrappers:
+        raise ConfigError(
+            f"a run needs an environment that can be made again by its id; {spec.id} is not "
+            "registered, or not as it is given, or has wrappers. Register it as it is to be "
+            "played, or leave out the folder."
+        )
 
 
 def _go_on(
@@ -347,7 +418,9 @@ def resume_fit(
         )
         source = None
         if "env" in told:
-            source = replace(find_spec(told["env"]), kwargs=told["settings"])
+            source = find_spec(told["env"])
+            limit = told.get("max_episode_steps", source.max_episode_steps)
+            source = replace(source, kwargs=told["settings"], max_episode_steps=limit)
     except (KeyError, TypeError, ConfigError) as error:
         raise StoreError(f"{run.path} does not make sense: {error}.") from error
     return _go_on(run, source, asked, on_progress, None)
@@ -363,4 +436,6 @@ def read_fitted(run: RunFolder) -> Fitted:
         found = json.loads((run.path / FITTED).read_text())
         return Fitted.from_dict(found, run.final_policy())
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{run.path / FITTED} is damaged: {error}.") from error
+        raise StoreError(
+            f"{run.path / FITTED} is damaged: {error}. Delete {run.path / 'done'}, and resume."
+        ) from error

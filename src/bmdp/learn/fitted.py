@@ -97,7 +97,7 @@ class Fitted:
         """The forecast as a table."""
         f = self.forecast
         rows = [
-            (f"{budget:.4g}", *(f"{m:.4g} ({low:.4g} to {high:.4g})" for m, low, high in both))
+            (f"{budget:.4g}", *(_between(*values) for values in both))
             for budget, *both in zip(
                 f.budgets,
                 zip(f.cost, f.cost_low, f.cost_high, strict=True),
@@ -131,6 +131,12 @@ class Fitted:
         candidates = tuple(Candidate(**one) for one in found["candidates"])
         forecast = Forecast(**columns)
         return cls(policy, forecast, candidates, tuple(found["notes"]), found["summary"])
+
+
+def _between(mean: float, low: float, high: float) -> str:
+    """A mean and its interval, if that is known."""
+    interval = f" ({low:.4g} to {high:.4g})" if np.isfinite([low, high]).all() else ""
+    return f"{mean:.4g}{interval}"
 
 
 def _plain(value: Any) -> Any:

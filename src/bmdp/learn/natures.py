@@ -7,6 +7,7 @@ states.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
-from bmdp.data.episodes import in_order, numbered_by_ends, rows_follow
-from bmdp.learn.fit import Backward, Iterations, Schedule
+from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
+from bmdp.learn.fit import Backward, Iterations, Schedule, equal_rows
 from bmdp.models.regressor import with_clock
+from bmdp.randomness import named_generator
 
 MOST_STEPS = 60
 """Steps of an episode that have models of their own, at most; longer ones show the step."""
@@ -29,7 +31,11 @@ _CLOSE = 0.02  # logarithms of prices that are the same
 _MOST_CELLS = 50_000  # of tables with a model for each step
 _LEAST_ROWS = 5  # rows of each of them, on average
 _LEAST_ENDS = 0.1  # share of episodes that reach the last step, where there is a last step
+_ENDS = 0.5  # share of episodes that end at the last step by themselves, if that is their end
 _MATTERS = 0.2  # discount of what follows the last step, from which on it is not the end of all
+_COPIED = 20  # different episodes from which on it is no chance that all are there equally often
+_RARE = 10  # times that an action was taken, below which little is known of it
+_LEAST_KNOWN = 3  # rows for each number of a state, below which little is known of it
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Nature:
         """The episodes in words."""
         if self.n_steps is None:
             return "episodes without a last step"
+        if self.n_steps == 1:
+            return "episodes of one step"
         if self.clock:
             return f"episodes of {self.n_steps} steps, the step being shown to the model"
         return f"episodes of {self.n_steps} steps, each with a model of its own"
@@ -72,7 +80,7 @@ class Nature:
         if self.clock == 0:
             return batch
         assert batch.step is not None
-        columns = batch.to_arrays()
+        columns: dict[str, Any] = batch.to_arrays()
         columns["state"] = self.shown_states(batch.state, batch.step)
         columns["next_state"] = self.shown_states(batch.next_state, batch.step + 1)
         return _with_columns(batch, columns, None)
@@ -83,26 +91,140 @@ class Nature:
 
 
 def completed(batch: TransitionBatch) -> TransitionBatch:
-    """Returns a batch with episodes and steps, as far as its rows tell them."""
-    columns = batch.to_arrays()
+    """Returns a batch with episodes and steps, as far as its rows tell them, in a fixed order.
+
+    The order is drawn by what rows say. Neither the order in which they came nor the numbers of
+    episodes and actions have a part in it, nor units. If every episode is there several times, the
+    log was copied, and each is taken once.
+
+    >>> log = TransitionBatch([0, 1, 5], [0, 1, 1], [1, 2, 3], [0, 0, 1], [1, 2, 6], [0, 1, 1])
+    >>> found = completed(log)
+    >>> sorted(zip(found.state[:, 0].tolist(), found.step.tolist()))
+    [(0.0, 0), (1.0, 1), (5.0, 0)]
+    """
+    columns = dict(batch.to_arrays())
+    ended = columns["terminal"] | columns.get("truncated", np.zeros(len(batch), np.bool_))
+    if "step" in columns:
+        columns["step"] = columns["step"] - columns["step"].min()  # some count from 1
     if "episode" not in columns:
-        if "step" in columns:
-            columns["episode"] = np.cumsum(columns["step"] == 0)
-        else:
-            ended = columns["terminal"] | columns.get("truncated", np.zeros(len(batch), np.bool_))
-            numbers = numbered_by_ends(ended)
-            if not rows_follow(columns["state"], columns["next_state"], numbers):
-                return batch
+        numbers = numbered_by_ends(ended, columns.get("step"))
+        is_counted = _counts_rows(columns["step"], numbers) if "step" in columns else False
+        if is_counted or rows_follow(columns["state"], columns["next_state"], numbers):
             columns["episode"] = numbers
-    if "step" not in columns:
-        order = in_order(columns["episode"], None)
-        numbers = columns["episode"][order]
-        first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-        length = np.diff(np.append(first, len(order)))
-        steps = np.empty(len(order), np.int64)
-        steps[order] = np.arange(len(order)) - np.repeat(first, length)
-        columns["step"] = steps
+    if "step" not in columns and "episode" in columns:
+        told = columns["state"], columns["next_state"], ended, columns["episode"]
+        steps = counted_steps(*told)
+        if steps is not None:
+            columns["step"] = steps
+    order, episodes = _fixed_order(columns)
+    columns = {name: values[order] for name, values in columns.items()}
+    if episodes is not None:
+        columns["episode"] = episodes
     return _with_columns(batch, columns, batch.state_names)
+
+
+def _counts_rows(step: IntArray, episode: IntArray) -> bool:
+    """Whether steps go up by one from 0 on, in each of the episodes."""
+    begins = np.append(True, episode[1:] != episode[:-1])
+    follows = np.append(False, step[1:] == step[:-1] + 1)
+    return bool(np.where(begins, step == 0, follows).all())
+
+
+def _fixed_order(columns: dict[str, NDArray[Any]]) -> tuple[IntArray, IntArray | None]:
+    """Rows in an order that is drawn by what they say, and their episodes, numbered anew."""
+    kind = _kinds(_telling(columns))
+    rng = named_generator(0, "natures/order")
+    if "episode" not in columns:
+        order: IntArray = np.argsort(kind, kind="stable")
+        return order[rng.permutation(len(order))], None
+    rows = np.lexsort((kind, columns.get("step", np.zeros(len(kind))), columns["episode"]))
+    number = columns["episode"][rows]
+    first = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+    length = np.diff(np.append(first, len(rows)))
+    of_episode = _kinds(
+        np.where(length > t, kind[rows[np.minimum(first + t, len(rows) - 1)]], -1)
+        for t in range(int(length.max()))
+    )
+    _, counts = np.unique(of_episode, return_counts=True)
+    n_copies = int(np.gcd.reduce(counts)) if len(counts) >= _COPIED else 1
+    episodes = np.argsort(of_episode, kind="stable")[::n_copies]
+    episodes = episodes[rng.permutation(len(episodes))]
+    length = length[episodes]
+    ends = np.cumsum(length)
+    within = np.arange(ends[-1]) - np.repeat(ends - length, length)
+    chosen: IntArray = rows[np.repeat(first[episodes], length) + within]
+    return chosen, np.repeat(np.arange(len(episodes)), length)
+
+
+def _telling(columns: dict[str, NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Columns `[N]` by which rows are told apart, those that differ most likely first."""
+    yield from columns["state"].T
+    yield from (columns["reward"], columns["cost"], columns["terminal"])
+    yield from columns["next_state"].T
+    yield _described(columns)[columns["action"]]
+    for name in ("step", "truncated", "budget", "next_budget", "probability"):
+        if name in columns:
+            yield columns[name]
+
+
+def _described(columns: dict[str, NDArray[Any]]) -> IntArray:
+    """Numbers of actions `[A]` by how often they were taken, and what they earned and cost."""
+    action = columns["action"]
+    told = np.zeros((int(action.max()) + 1, 3))
+    for number in np.unique(action):
+        own = action == number
+        sums = (np.sort(columns[name][own]).sum() for name in ("reward", "cost"))
+        told[number] = np.count_nonzero(own), *sums
+    return _kinds(told.T)
+
+
+def _kinds(columns: Iterable[NDArray[Any]]) -> IntArray:
+    """Numbers `[N]` of equal rows, which rise as rows do, the first column counting most."""
+    kind: IntArray = np.zeros(0, np.int64)
+    for column in columns:
+        kind = kind if len(kind) else np.zeros(len(column), np.int64)
+        order = np.lexsort((column, kind))
+        differs = (np.diff(column[order]) != 0) | (np.diff(kind[order]) != 0)
+        kind = np.empty_like(kind)
+        kind[order] = np.append(0, np.cumsum(differs))
+        if kind[order[-1]] == len(kind) - 1:
+            break
+    return kind
+
+
+def cautions(batch: TransitionBatch, whole: TransitionBatch, gamma: float) -> Iterator[str]:
+    """Warnings about a log, in plain words.
+
+    Args:
+        batch: as it was given.
+        whole: the same, completed.
+        gamma: discount.
+    """
+    if len(whole) < len(batch):
+        yield f"every episode is there {len(batch) // len(whole)} times: each was taken once"
+    if np.ptp(batch.state, axis=0).max(initial=0) == 0 and len(batch) > 1:
+        yield "all states are the same: a decision depends on the budget alone"
+    if whole.episode is not None and whole.episode[-1] + 1 == len(whole) > 1:
+        yield "every episode has one row: what is done has no part in what comes later"
+    counts = np.bincount(batch.action, minlength=batch.n_actions)
+    rare = np.count_nonzero((counts > 0) & (counts < _RARE))
+    if rare:
+        yield (
+            f"{rare} of {batch.n_actions} actions were taken less than {_RARE} times: little is "
+            "known of what follows"
+        )
+    n_numbers = np.count_nonzero(np.ptp(batch.state, axis=0))
+    if len(batch) < _LEAST_KNOWN * n_numbers:
+        yield (
+            f"{len(batch):,} transitions are few for states of {n_numbers:,} numbers: which of "
+            "them matter is not known"
+        )
+    if gamma == 1 and not batch.terminal.any() and nature_of(whole, gamma).n_steps is None:
+        n = Iterations().most(gamma)
+        yield (
+            f"no episode ends and gamma is 1, so costs and rewards add up for ever: they are "
+            f"counted for {n} steps. Give a gamma below 1"
+        )
 
 
 def _with_columns(
@@ -128,7 +250,7 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
     ends = batch.terminal | (False if batch.truncated is None else batch.truncated)
     n_episodes = np.count_nonzero(batch.step == 0)
     is_end = ends[is_last].all() and is_last.sum() >= max(10, _LEAST_ENDS * n_episodes)
-    is_cut = not batch.terminal[is_last].any()
+    is_cut = batch.terminal[is_last].mean() < _ENDS
     if not is_end or (is_cut and gamma**n_steps <= _MATTERS):
         return Nature(n_states, None, 0, endless)
     if n_steps <= MOST_STEPS or (n_states or np.inf) * n_steps <= _MOST_CELLS:
@@ -138,10 +260,10 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
 
 def _few_states(states: NDArray[Any]) -> int | None:
     """The number of different states, if each has several rows."""
-    some = states[:: max(1, len(states) // 2000)]
-    if len(np.unique(some, axis=0)) > _MOST_STATES:
+    found = equal_rows(list(states.T))
+    if found is None:
         return None
-    n_states = len(np.unique(states, axis=0))
+    n_states = len(found[0])
     return n_states if n_states <= min(_MOST_STATES, len(states) / _LEAST_ROWS) else None
 
 
@@ -159,15 +281,17 @@ def returns(batch: TransitionBatch, gamma: float) -> FloatArray:
 def first_prices(batch: TransitionBatch, gamma: float, n: int) -> FloatArray:
     """Prices that are spread widely around the deviation of rewards over that of costs, falling.
 
-    Both are of episodes, where these are known. Where nothing varies the only price is 0.
+    Both are of episodes, where these are known. Where costs do not vary the only price is 0. Where
+    rewards do not, prices are of their size; where there are none, any price above 0 saves.
     """
     found = np.column_stack((batch.reward, batch.cost))
     if batch.episode is not None and batch.step is not None:
         found = returns(batch, gamma)
-    reward, cost = found.std(axis=0) > 1e-9 * np.abs(found).max(axis=0, initial=0)
-    if not (reward and cost):
+    deviation, largest = found.std(axis=0), np.abs(found).max(axis=0, initial=0)
+    varies = deviation > 1e-9 * largest
+    if not varies[1]:
         return np.zeros(1)
-    ratio = float(found[:, 0].std() / found[:, 1].std())
+    ratio = float((deviation[0] if varies[0] else largest[0] or 1.0) / deviation[1])
     return np.append(ratio * np.geomspace(1e3, 1e-3, n - 1), 0.0)
 
 

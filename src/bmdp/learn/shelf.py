@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from bmdp.data import TransitionBatch
-from bmdp.errors import StoreError
+from bmdp.errors import BmdpError, StoreError
 from bmdp.policies.policy import load_policy
 from bmdp.storage import write_text
 
@@ -22,7 +23,8 @@ Numbers = dict[str, Any]
 class Shelf:
     """Keeps what is made, by name, in a folder; without one it keeps nothing.
 
-    Everything is written whole or not at all, so what is there is right.
+    Everything is written whole or not at all, so what is there is right. If not, somebody else
+    changed it, and a `StoreError` names it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -62,17 +64,23 @@ class Shelf:
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             save(make(), place)
-        return load(place)  # what was kept, whether it was made now or before a kill
+        try:
+            return load(place)  # what was kept, whether it was made now or before a kill
+        except (BmdpError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{place} is damaged: delete it, and resume.") from error
 
 
 def _write(made: Numbers, place: Path) -> None:
     plain = {name: np.asarray(value).tolist() for name, value in made.items()}
-    write_text(place, json.dumps(plain))
+    write_text(place, json.dumps({"sha256": _checksum(plain), "numbers": plain}))
 
 
 def _read(place: Path) -> Numbers:
-    try:
-        found = json.loads(place.read_text())
-    except ValueError as error:
-        raise StoreError(f"{place} is damaged: delete it, and resume.") from error
-    return {n: np.array(v) if isinstance(v, list) else v for n, v in found.items()}
+    found = json.loads(place.read_text())
+    if _checksum(found["numbers"]) != found["sha256"]:
+        raise StoreError(f"{place} does not hold what was written.")
+    return {n: np.array(v) if isinstance(v, list) else v for n, v in found["numbers"].items()}
+
+
+def _checksum(plain: Numbers) -> str:
+    return sha256(json.dumps(plain).encode()).hexdigest()
