@@ -251,7 +251,9 @@ class _Work:
             found = _valued([*found, _Tried(mean, curve, np.nan)])
         if len(prices) > 1 and not self.is_late():
             best = max(found, key=lambda one: one.value)
-            alone = max((one for one in found if one.dial.seconds > 0), key=lambda one: one.value)
+            alone = max(
+                (one for one in found if one.dial.recipe in planned), key=lambda one: one.value
+            )
             recipe, grid = budgeted(alone.dial.recipe, best.curve.rising())
             self.tell(0.75, f"learning: {recipe.name}")
             found = _valued([*found, self._try(recipe, lesson, grid, judged)])
@@ -271,6 +273,7 @@ class _Work:
             dial = learned(recipe, lesson, inner, _FOR_EACH * 60 * self.terms.minutes)
             seconds["seconds"] = dial.seconds
             seconds["settled"] = float(dial.has_settled)
+            self.shelf.numbers(f"{name}/seconds", lambda: seconds)  # before the policy is kept
             return dial.policy
 
         policy = self.shelf.policy(f"{name}/policy", learn)

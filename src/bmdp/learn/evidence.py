@@ -117,6 +117,10 @@ def left_out(
     dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor, n_groups: int = N_GROUPS
 ) -> FloatArray:
     """Returns costs and rewards `[K, M, 2]` with each of K groups of episodes left out in turn."""
+    n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
+    n_groups = min(n_groups, n_episodes)
+    if n_groups == 1:  # nothing can be left out: errors are not known
+        return _evaluated(dial, batch, lesson, judge)[None]
     groups = batch.folds(n_groups, lesson.generator("auto/groups"))
     return np.stack(
         [_evaluated(dial, batch.take(groups != g), lesson, judge) for g in range(n_groups)]

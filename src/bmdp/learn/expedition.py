@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,9 @@ def explored(
     batches: list[TransitionBatch] = []
     prices: FloatArray = np.zeros(0)
     for number, share in enumerate(_ROUNDS):
-        n = _size(how, batches, share, (done, time.monotonic() - begin), on_note)
+        spent = done, time.monotonic() - begin
+        size = partial(_size, how, tuple(batches), share, spent, on_note)
+        n = int(shelf.numbers(f"rounds/{number}-size", size)["n"])
         if n < 3:
             break
         means = "" if not batches else _told(batches[-1], how.player.gamma)
@@ -102,12 +105,12 @@ def _round(  # noqa: PLR0913
 
 def _size(
     how: Expedition,
-    batches: list[TransitionBatch],
+    batches: Sequence[TransitionBatch],
     share: float,
     spent: tuple[int, float],
     on_note: Callable[[str], None],
-) -> int:
-    """Episodes of the next round: its share, or as many as rows and time allow.
+) -> dict[str, int]:
+    """Episodes of the next round as `n`: its share, or as many as rows and time allow.
 
     Args:
         how: how much to explore.
@@ -118,7 +121,7 @@ def _size(
     """
     n = max(3, round(share * how.n_episodes))
     if not batches:
-        return n
+        return {"n": n}
     (done, seconds), rows = spent, sum(map(len, batches))
     by_rows = (_MOST_ROWS - rows) / (rows / done)
     by_time = (how.seconds - seconds) / (seconds / done) if seconds > _SOON else np.inf
@@ -128,7 +131,7 @@ def _size(
             f"exploring was cut to {done + max(0, most):,} of {how.n_episodes:,} episodes: they "
             f"have {rows / done:.0f} steps on average"
         )
-    return most
+    return {"n": most}
 
 
 @dataclass(frozen=True)

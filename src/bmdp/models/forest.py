@@ -158,7 +158,7 @@ class ForestQ(Averager):
                     None if problem.weights is None else problem.weights[own],
                     n_trees=self.settings.trees,
                     leaf=self.leaf,
-                    seed=int(problem.generator(f"trees/{e}/{a}").integers(2**31)),
+                    seed=int(problem.generator(f"trees/{e}").integers(2**31)),
                 )
                 for a in range(self.sizes.n_actions)
                 for own in [np.flatnonzero(members & (problem.actions == a))]
@@ -336,7 +336,7 @@ def chosen_leaf(problem: Problem, rows: NDArray[Any], outcomes: FloatArray) -> i
     """
     errors, counts = [np.zeros((len(LEAVES), 0))], [np.zeros(0)]
     for action in range(problem.sizes.n_actions):
-        rng = problem.generator(f"leaf/{action}")
+        rng = problem.generator("leaf")
         own = rng.permutation(np.flatnonzero(problem.actions == action))
         some = np.sort(own[:_MOST_JUDGING])
         count = np.ones(len(some)) if problem.weights is None else problem.weights[some]

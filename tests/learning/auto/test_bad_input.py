@@ -225,11 +225,7 @@ SMALL = {
 }
 
 
-of_few = pytest.mark.xfail(strict=True, reason="ensembles and groups need several episodes")
-SMALL_CASES = [
-    pytest.param(*case, id=name, marks=() if name == "one row an episode" else of_few)
-    for name, case in SMALL.items()
-]
+SMALL_CASES = [pytest.param(*case, id=name) for name, case in SMALL.items()]
 
 
 @pytest.mark.parametrize(("log", "note"), SMALL_CASES)

@@ -72,15 +72,8 @@ def test_a_candidate_does_the_very_same_where_nothing_is_rounded(log, recipe, te
     np.testing.assert_array_equal(decisions(recipe, log(), telling), plain(log, recipe))
 
 
-RENAMED = ROUNDED["actions renamed"]
-of_actions = pytest.mark.xfail(strict=True, reason="trees are drawn by the number of their action")
 ROUNDED_CASES = [
-    pytest.param(
-        *case,
-        telling,
-        id=f"{name}-{way}",
-        marks=of_actions if name == "forest of numbers" and telling is RENAMED else (),
-    )
+    pytest.param(*case, telling, id=f"{name}-{way}")
     for name, case in CASES.items()
     for way, telling in ROUNDED.items()
 ]

@@ -87,7 +87,6 @@ def whole(tmp_path_factory):
     return {fit: (path, n_kept(fit, path)) for fit, path in paths.items()}
 
 
-@pytest.mark.xfail(strict=True, reason="a policy is kept before its seconds are")
 @pytest.mark.parametrize("fit", [fit_log, fit_env])
 def test_a_fit_that_is_killed_after_any_of_its_steps_comes_to_the_same_policy(whole, tmp_path, fit):
     """The same run is killed again and again, at each step once."""
@@ -197,7 +196,6 @@ def test_a_limit_of_steps_stays(tmp_path):
     assert max(steps) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="sizes of rounds are not kept")
 def test_rounds_that_time_cut_off_stay_cut_off(tmp_path, monkeypatch):
     """The clock begins anew when a run is resumed."""
     monkeypatch.setattr(expedition, "_SOON", 0.0)
