@@ -35,6 +35,7 @@ from bmdp.policies import (
     PricedPolicy,
     RandomBudgetedPolicy,
     TabularQ,
+    UniformPolicy,
 )
 from bmdp.policies.policy import QPolicy
 from bmdp.storage import (
@@ -98,6 +99,7 @@ POLICIES = [
     CalibratedPolicy(PORTFOLIO, CERTIFICATE),
     ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125),
     RANDOM,
+    UniformPolicy(3, 0.0, 1.0),
     ScriptedPolicy("corridors/safe", high=2.0),
     allocate_budgets(branches().model).policy(),
 ]
@@ -284,20 +286,20 @@ class Stranger(RandomBudgetedPolicy):
 
 
 def test_a_kind_of_another_module_is_loaded_once_that_was_imported(folder, monkeypatch):
-    (folder.parent / "strangers.py").write_text(STRANGER)
+    (folder.parent / "foreigners.py").write_text(STRANGER)
     monkeypatch.syspath_prepend(folder.parent)
     settings = {"n_actions": 3, "low": 0.0, "high": 1.0, "spend": "all"}
-    change(folder, {"explorer": {"kind": "Stranger", "module": "strangers", **settings}})
-    with pytest.raises(StoreError, match=r"'Stranger' is unknown\. Import strangers, which"):
+    change(folder, {"explorer": {"kind": "Stranger", "module": "foreigners", **settings}})
+    with pytest.raises(StoreError, match=r"'Stranger' is unknown\. Import foreigners, which"):
         bmdp.load_policy(folder)
-    assert "strangers" not in sys.modules
-    strangers = import_module("strangers")
-    monkeypatch.delitem(sys.modules, "strangers")
+    assert "foreigners" not in sys.modules
+    foreigners = import_module("foreigners")
+    monkeypatch.delitem(sys.modules, "foreigners")
     loaded = bmdp.load_policy(folder)
-    assert loaded.explorer == strangers.Stranger(3, 0.0, 1.0)
+    assert loaded.explorer == foreigners.Stranger(3, 0.0, 1.0)
     loaded.save(folder.parent / "again")
     header = json.loads((folder.parent / "again" / "policy.json").read_text())
-    assert header["content"]["explorer"]["module"] == "strangers"
+    assert header["content"]["explorer"]["module"] == "foreigners"
 
 
 @pytest.mark.parametrize("kind", ["system", "os.system", "Certificate.__init__", "__import__"])

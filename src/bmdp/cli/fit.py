@@ -162,7 +162,8 @@ def _learn(
 
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
-    from bmdp.learn.runs import RunFolder, resume, share_done
+    from bmdp.learn import resume
+    from bmdp.learn.runs import RunFolder, share_done
 
     if RunFolder(run).is_done:
         typer.echo(f"{run} is finished.", err=True)

@@ -332,7 +332,7 @@ def flattened(space: spaces.Space[Any], seen: Any) -> NDArray[Any]:
     """Returns a batch of observations as states, `[N]` or `[N, D]`.
 
     A number stays a number. What has axes becomes a row. What has parts becomes a row of all their
-    numbers, in the order of the space.
+    numbers, in the order of the space; a batch may show such rows itself.
 
     Args:
         space: of one observation.
@@ -343,7 +343,7 @@ def flattened(space: spaces.Space[Any], seen: Any) -> NDArray[Any]:
     >>> flattened(space, seen).tolist()
     [[1.0, 5.0, 2.0], [3.0, 4.0, 0.0]]
     """
-    if isinstance(space, spaces.Tuple | spaces.Dict):
+    if isinstance(space, spaces.Tuple | spaces.Dict) and not isinstance(seen, np.ndarray):
         rows = [np.asarray(own).reshape(len(own), -1) for own in _parts(space, seen)]
         return np.concatenate(rows, axis=1).astype(np.float64)
     states = np.asarray(seen)

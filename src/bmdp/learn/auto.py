@@ -385,6 +385,14 @@ def resume(
 
     Raises:
         StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
+
+    >>> import tempfile
+    >>> hurry, zeros = [0, 1] * 50, [0] * 100
+    >>> log = TransitionBatch(zeros, hurry, hurry, hurry, zeros, [True] * 100)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     fitted = fit(log, gamma=1.0, out=f"{place}/run")
+    ...     resume(f"{place}/run").budget_range
+    (0.0, 1.0)
     """
     require_count("workers", workers, 1)
     run = RunFolder(folder)

@@ -321,7 +321,8 @@ def scaled_outcomes(outcomes: FloatArray, weights: FloatArray | None) -> FloatAr
     """
     by = Scaling.of(outcomes, weights)
     varies = np.ptp(outcomes, axis=0) > 1e-12 * np.abs(outcomes).max(axis=0, initial=0)
-    scaled: FloatArray = (outcomes - by.centre) / by.scale
+    # Rounded, so that trees do not change with the last digits, which change with the unit.
+    scaled: FloatArray = np.round((outcomes - by.centre) / by.scale, 6)
     n_changes = int(np.count_nonzero(varies[3:]))
     scaled[:, 3:] *= (2 / max(1, n_changes)) ** 0.5
     return scaled[:, varies]

@@ -16,7 +16,7 @@ from bmdp.policies.policy import (
 )
 from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
-from bmdp.policies.random import RandomBudgetedPolicy
+from bmdp.policies.random import RandomBudgetedPolicy, UniformPolicy
 
 __all__ = [
     "BudgetedPolicy",
@@ -35,6 +35,7 @@ __all__ = [
     "RandomBudgetedPolicy",
     "TabularQ",
     "Tracker",
+    "UniformPolicy",
     "discounted_budget",
     "load_policy",
 ]

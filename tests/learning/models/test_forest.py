@@ -60,7 +60,7 @@ def test_trees_have_the_leaves_of_scikit_learn(weighs):
     how = {"bootstrap": True, "max_samples": 0.7, "min_samples_leaf": 4}
     if weighs:
         how = {"min_weight_fraction_leaf": 3.99 / weights.sum()}
-    seed = int(problem.generator("trees/0/0").integers(2**31))
+    seed = int(problem.generator("trees/0").integers(2**31))
     forest = ensemble.ExtraTreesRegressor(6, random_state=seed, **how)
     shown = np.tile(rows, 2)  # four splits are tried
     forest.fit(shown, rows.astype(float), sample_weight=weights if weighs else None)

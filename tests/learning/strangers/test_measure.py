@@ -173,7 +173,9 @@ def test_what_the_front_door_found_is_kept(source, monkeypatch):
         given.append((source, how))
         policy, forecast = UniformPolicy(5), {"cost": np.array([0.5])}
         tried = [{"name": "tables", "score": 0.9, "taken": True}]
-        return SimpleNamespace(policy=policy, candidates=tried, notes=("a",), forecast=forecast)
+        told = {"candidates": tried, "notes": ("a",), "forecast": forecast}
+        others = [SimpleNamespace(policy=policy)] * 2
+        return SimpleNamespace(policy=policy, candidates=others, as_dict=lambda: told)
 
     monkeypatch.setattr(bmdp, "fit", fit, raising=False)
     _, told = run.learned(run.Job("stock", source, 3, 7, "fit"))
@@ -183,7 +185,8 @@ def test_what_the_front_door_found_is_kept(source, monkeypatch):
         assert given[0][1] == {"gamma": 0.99, "seed": 7}
         assert told["rows"] == len(given[0][0]) == 90
     else:
-        assert given == [(TASKS["stock"].env_id, {"episodes": 3, "seed": 7})]
+        assert given == [(TASKS["stock"].fast_id, {"episodes": 3, "seed": 7})]
+    assert len(told.pop("others")) == 1
     json.dumps(told)
 
 
