@@ -17,13 +17,13 @@ def _crash(before: Any, action: Any, after: Any, info: dict[str, Any]) -> float:
     return float(info["crashed"])
 
 
-def _road(module: str, name: str) -> Env:
+def _road(module: str, name: str, **config: Any) -> Env:
     if importlib.util.find_spec("highway_env") is None:
         raise MissingDependency(
             "this task needs highway-env, which is not installed: pip install 'bmdp[driving]'"
         )
     made: Any = getattr(importlib.import_module(f"highway_env.envs.{module}"), name)
-    env: Any = made(config={"collision_reward": 0.0})
+    env: Any = made(config={"collision_reward": 0.0, **config})
     return with_gamma(CostFunction(env, _crash), DRIVING_GAMMA)
 
 
@@ -34,4 +34,5 @@ def highway_fast() -> Env:
 
 def intersection() -> Env:
     """intersection-v0: speed and arriving are paid, for 13 s or until a crash."""
-    return _road("intersection_env", "IntersectionEnv")
+    cars = {"other_vehicles_type": "strangers.crossing.CrossingVehicle"}
+    return _road("intersection_env", "IntersectionEnv", **cars)

@@ -52,6 +52,7 @@ N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
 _LEAST = 20  # episodes from which on some are held out
 _MOST_STEPS = 400_000  # that are played for evidence
+_SOON = 60.0  # seconds of exploring before which playing is taken to be fast
 _FOR_EVIDENCE = 0.3  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EACH = 0.15  # share of the time that a candidate may take
@@ -203,7 +204,8 @@ class _Work:
             plan: numbers of episodes.
             length: steps of an episode, on average.
         """
-        seconds = (time.monotonic() - self._begin) / plan.explore  # an episode, with learning
+        passed = time.monotonic() - self._begin
+        seconds = passed / plan.explore if passed > _SOON else 1e-9  # an episode, with learning
         n_all = 4 * plan.choose + plan.measure + plan.forecast
         share = min(
             1.0,

@@ -34,7 +34,7 @@ _HOLDS = (1, 4, 16)  # steps for which random actions are held, of the first rou
 _MOST_ROWS = 400_000  # of all rounds
 _MOST_LEARNED = 15_000  # rows that explorers learn from, where states are many
 _N_PRICES = 10
-_SOON = 5.0  # seconds after which the pace is known
+_SOON = 0.5  # share of the time after which the pace matters
 _NEVER = 1e3  # decay of epsilon from which on it is at its floor
 
 
@@ -124,7 +124,9 @@ def _size(
         return {"n": n}
     (done, seconds), rows = spent, sum(map(len, batches))
     by_rows = (_MOST_ROWS - rows) / (rows / done)
-    by_time = (how.seconds - seconds) / (seconds / done) if seconds > _SOON else np.inf
+    by_time = (
+        (how.seconds - seconds) / (seconds / done) if seconds > _SOON * how.seconds else np.inf
+    )
     most = int(min(by_rows, by_time, n))
     if most < n:
         on_note(

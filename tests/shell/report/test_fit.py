@@ -152,7 +152,7 @@ def test_a_log_that_is_learned_from_still_has_a_page(tmp_path):
     found = told(killed_at(0.8, tmp_path / "run", ferries.log(), gamma=1.0))
     assert found.answer == "There is no policy yet."
     assert "no policy yet; candidates that have learned: " in found.notes[0]
-    assert "table, BFTQ" in found.notes[0]
+    assert ", BFTQ" in found.notes[0]
     assert rows(found, "data")
 
 
