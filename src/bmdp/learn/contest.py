@@ -102,7 +102,7 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     whole = work.curve("all", lambda: evidence.evaluated_curve(best.dial, batch, lesson, judge))
     # A policy is lucky in the episodes that it was learned from, and its evaluation by few others
     # lacks much of what it meets: the truth is between the two.
-    both = replace(whole, cost=(whole.cost + best.curve.cost) / 2)
+    both = replace(whole, cost=_paid((whole.cost + best.curve.cost) / 2, batch))
     policy = work.handed_over(best.dial, both, lesson)
     repeats = work.shelf.numbers(
         "left-out", lambda: {"found": evidence.left_out(best.dial, held_out, lesson, judge)}
@@ -142,6 +142,7 @@ def fit_env(
         "measured", lambda: player.curve(best.dial, lesson, model, plan.measure, first)
     )
     both = evidence.blended(model, measured, spread, _DOUBT)
+    both = replace(both, cost=_paid(both.cost, batch))
     policy = work.handed_over(best.dial, both, lesson)
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, first + plan.measure)
@@ -383,6 +384,11 @@ class _Work:
         )
         self.tell(1.0, "done")
         return Fitted(policy, forecast, candidates, tuple(self.notes), text)
+
+
+def _paid(costs: FloatArray, batch: TransitionBatch) -> FloatArray:
+    """Costs, none below 0 where no row has one."""
+    return np.maximum(costs, 0.0) if batch.cost.min() >= 0 else costs
 
 
 def _within(lesson: Lesson) -> TransitionBatch:
