@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -182,8 +183,7 @@ def test_a_damaged_end_is_named_with_what_to_do(whole, tmp_path, text):
 
 
 def test_a_limit_of_steps_stays(tmp_path):
-    spec = gymnasium.spec(ferries.ENV)
-    spec.max_episode_steps = 2
+    spec = replace(gymnasium.spec(ferries.ENV), max_episode_steps=2)
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
         Dying(patch, 1)
         bmdp.fit(spec, episodes=60, out=tmp_path / "run")

@@ -16,6 +16,8 @@ import bmdp
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.exact.multiplier import best_paid_policy, best_policy, cheapest_policy
 
+pytestmark = pytest.mark.slow  # tasks and truths of a benchmark
+
 FINITE = [name for name, task in TASKS.items() if task.has_tables and name != "four-room"]
 BATCHED = ["cart-pole", "mountain-car"]
 

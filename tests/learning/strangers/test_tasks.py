@@ -15,6 +15,8 @@ from strangers.tasks import STORED, TASKS, Truth
 from bmdp.arrays import FloatArray
 from bmdp.errors import ConfigError
 
+pytestmark = pytest.mark.slow  # tasks and truths of a benchmark
+
 CHEAP = ["frozen-lake-4x4", "deep-sea-treasure", "blackjack", "resource-gathering"]
 OTHERS = [n for n, task in TASKS.items() if task.has_tables and n not in CHEAP]
 
