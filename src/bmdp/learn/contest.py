@@ -38,7 +38,7 @@ from bmdp.learn.evidence import Curve, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
-from bmdp.learn.natures import Nature, completed, nature_of, returns, some_episodes
+from bmdp.learn.natures import Nature, nature_of, returns, some_episodes
 from bmdp.learn.shelf import Shelf
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import Regressor
@@ -77,9 +77,8 @@ class Terms:
 
 
 def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> Fitted:
-    """Returns what a log teaches."""
+    """Returns what a log teaches, whose episodes and steps are `completed`."""
     work = _Work(terms, shelf, on_progress)
-    batch = completed(batch)
     nature = nature_of(batch, terms.gamma)
     batch = nature.ended(batch)
     n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
@@ -103,12 +102,12 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     # A policy is lucky in the episodes that it was learned from, and its evaluation by few others
     # lacks much of what it meets: the truth is between the two.
     both = replace(whole, cost=_paid((whole.cost + best.curve.cost) / 2, batch))
-    policy = work.handed_over(best.dial, both, lesson)
+    policy = work.handed_over(best.dial, both, nature)
     repeats = work.shelf.numbers(
         "left-out", lambda: {"found": evidence.left_out(best.dial, held_out, lesson, judge)}
     )["found"]
     forecast = _of_log(policy, both, best.curve, repeats, len(held_out.starts()))
-    work.check_log(best, both, forecast, lesson, batch)
+    work.check_log(best, forecast, lesson, batch)
     return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_episodes))
 
 
@@ -143,7 +142,7 @@ def fit_env(
     )
     both = evidence.blended(model, measured, spread, _DOUBT)
     both = replace(both, cost=_paid(both.cost, batch))
-    policy = work.handed_over(best.dial, both, lesson)
+    policy = work.handed_over(best.dial, both, nature)
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, first + plan.measure)
     work.check_played(forecast, batch)
@@ -285,9 +284,9 @@ class _Work:
         dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
         return _Tried(dial, self.curve(f"{name}/curve", lambda: judged(dial)), np.nan)
 
-    def handed_over(self, dial: Dial, curve: Curve, lesson: Lesson) -> Any:
+    def handed_over(self, dial: Dial, curve: Curve, nature: Nature) -> Any:
         """Returns the policy, within the budgets that were asked for."""
-        policy = evidence.handed_over(dial, curve, lesson)
+        policy = evidence.handed_over(dial, curve, nature)
         if self.terms.budget_range is not None:
             low, high = self.terms.budget_range
             least, most = policy.budget_range
@@ -320,7 +319,7 @@ class _Work:
         return _forecast(budgets, curve, half, int(curve.counts.sum()), is_played=True)
 
     def check_log(
-        self, best: _Tried, curve: Curve, forecast: Forecast, lesson: Lesson, batch: TransitionBatch
+        self, best: _Tried, forecast: Forecast, lesson: Lesson, batch: TransitionBatch
     ) -> None:
         """Notes what the evidence says against the dial."""
         self._check_data(batch)
@@ -370,7 +369,7 @@ class _Work:
     ) -> Fitted:
         """Puts it all together; `told` is what the dial goes by, and sizes rows and episodes."""
         n_rows, n_episodes = sizes
-        candidates = tuple(_candidates(tried, nature, self.terms))
+        candidates = tuple(_candidates(tried, nature))
         best = tried[0]
         if not best.dial.has_settled:
             self.note("time ran out before the values of the dial had settled: give more minutes")
@@ -408,7 +407,7 @@ def _valued(tried: Sequence[_Tried]) -> list[_Tried]:
     return [replace(one, value=float(v)) for one, v in zip(tried, values, strict=True)]
 
 
-def _candidates(tried: Sequence[_Tried], nature: Nature, terms: Terms) -> Iterator[Candidate]:
+def _candidates(tried: Sequence[_Tried], nature: Nature) -> Iterator[Candidate]:
     best = tried[0]
     for one in tried:
         costs, is_taken = one.curve.rising(), one is best
@@ -425,11 +424,7 @@ def _candidates(tried: Sequence[_Tried], nature: Nature, terms: Terms) -> Iterat
             seconds=one.dial.seconds,
             is_taken=is_taken,
             why=why,
-            policy=evidence.handed_over(
-                one.dial,
-                one.curve,
-                Lesson(None, nature, terms.gamma, terms.seed),  # type: ignore[arg-type]
-            ),
+            policy=evidence.handed_over(one.dial, one.curve, nature),
         )
 
 

@@ -26,7 +26,7 @@ from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
-from bmdp.learn.natures import returns
+from bmdp.learn.natures import Nature, returns
 from bmdp.models.regressor import Regressor, Scaling
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
@@ -113,12 +113,10 @@ def promised_curve(dial: Dial, lesson: Lesson) -> Curve:
     return bare_curve(found, np.zeros(len(found)))
 
 
-def left_out(
-    dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor, n_groups: int = N_GROUPS
-) -> FloatArray:
+def left_out(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> FloatArray:
     """Returns costs and rewards `[K, M, 2]` with each of K groups of episodes left out in turn."""
     n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
-    n_groups = min(n_groups, n_episodes)
+    n_groups = min(N_GROUPS, n_episodes)
     if n_groups == 1:  # nothing can be left out: errors are not known
         return _evaluated(dial, batch, lesson, judge)[None]
     groups = batch.folds(n_groups, lesson.generator("auto/groups"))
@@ -230,7 +228,7 @@ def blended(model: Curve, measured: Curve, spread: Spread, doubt: float) -> Curv
     is the mean of both, by their precision.
 
     Args:
-        model: costs and rewards, with errors if they are known.
+        model: costs and rewards.
         measured: the same by episodes that were played.
         spread: of other episodes of the task. Costs are rare, or many small ones: their variance
             grows as their mean does.
@@ -239,20 +237,16 @@ def blended(model: Curve, measured: Curve, spread: Spread, doubt: float) -> Curv
     sizes = np.maximum(np.abs(model.cost), 0.02 * np.abs(model.cost).max())
     cost_error = np.sqrt(spread.cost * sizes / measured.counts)
     reward_error = np.sqrt(np.full(len(sizes), spread.reward) / measured.counts)
-    cost = _corrected(model.cost, model.cost_error, measured.cost, cost_error, doubt)
-    reward = _corrected(model.reward, model.reward_error, measured.reward, reward_error, doubt)
+    cost = _corrected(model.cost, measured.cost, cost_error, doubt)
+    reward = _corrected(model.reward, measured.reward, reward_error, doubt)
     return Curve(cost[0], reward[0], cost[1], reward[1], measured.counts)
 
 
 def _corrected(
-    model: FloatArray,
-    model_error: FloatArray,
-    measured: FloatArray,
-    error: FloatArray,
-    doubt: float,
+    model: FloatArray, measured: FloatArray, error: FloatArray, doubt: float
 ) -> tuple[FloatArray, FloatArray]:
     """Means of what a model says and what was measured, and their errors."""
-    sd = np.hypot(np.nan_to_num(model_error), doubt * (np.abs(model) + 0.2 * np.abs(model).max()))
+    sd = doubt * (np.abs(model) + 0.2 * np.abs(model).max())
     error = np.maximum(error, 1e-12 + 1e-6 * np.abs(model).max())
     weights = 1 / error**2
     total = (weights * model**2).sum()
@@ -272,7 +266,7 @@ def _corrected(
     return prior + share * (measured - prior), np.minimum(left, error)
 
 
-def handed_over(dial: Dial, curve: Curve, lesson: Lesson) -> MultiplierPolicy | Portfolio:
+def handed_over(dial: Dial, curve: Curve, nature: Nature) -> MultiplierPolicy | Portfolio:
     """Returns the policy that spends budgets by what members cost.
 
     Rewards between the ends rise in proportion to prices, so that every member is a vertex: what
@@ -283,7 +277,7 @@ def handed_over(dial: Dial, curve: Curve, lesson: Lesson) -> MultiplierPolicy | 
     if gained[-1] > 0 and curve.reward[-1] > curve.reward[0]:
         gained *= (curve.reward[-1] - curve.reward[0]) / gained[-1]
     rewards = curve.reward[0] + gained
-    policy = played(dial, lesson.nature)
+    policy = played(dial, nature)
     low, high = min(0.0, float(costs[0])), float(costs[-1])
     if isinstance(policy, PriceDial):
         return MultiplierPolicy(policy, low, high if high > low else low + 1.0, costs, rewards)

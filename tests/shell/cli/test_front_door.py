@@ -24,7 +24,7 @@ from training import content
 
 TESTS = Path(__file__).parents[2]
 FERRY = f"ferries:{ferries.ENV}"
-FEW = ("--episodes", 300)
+FEW = ("--episodes", 1000)
 
 
 def run(*arguments):
@@ -71,7 +71,7 @@ def test_the_whole_answer_is_printed_and_kept(runs, name, number):
 
 
 def test_the_policy_is_that_of_the_library(runs):
-    fitted = bmdp.fit(ferries.ENV, episodes=300, seed=3)
+    fitted = bmdp.fit(ferries.ENV, episodes=1000, seed=3)
     found = bmdp.load_policy(runs[0] / "ferry")
     assert type(found) is type(fitted.policy)
     np.testing.assert_array_equal(found.costs, fitted.policy.costs)
@@ -122,7 +122,7 @@ def test_options_reach_the_library_and_the_folder(tmp_path):
     options = ("--gamma", 0.9, "--budget-range", "0:2", "--minutes", 1, "--seed", 7)
     done(FERRY, *FEW, *options, "--device", "cpu", "--out", tmp_path / "a run")
     header = RunFolder(tmp_path / "a run").header
-    asked = {"gamma": 0.9, "budget_range": [0.0, 2.0], "episodes": 300, "minutes": 1.0}
+    asked = {"gamma": 0.9, "budget_range": [0.0, 2.0], "episodes": 1000, "minutes": 1.0}
     assert (header["kind"], header["asked"], header["seed"]) == ("fit", asked, 7)
     assert (header["source"]["env"], header["source"]["settings"]) == (FERRY, {})
     words = ["bmdp", "fit", FERRY, *map(str, FEW), *map(str, options), "--device", "cpu"]
@@ -267,7 +267,7 @@ def test_the_policy_is_evaluated_where_it_explored(runs):
     assert (found["env"], found["gamma"]) == (ferries.ENV, 1.0)
     policy = bmdp.load_policy(runs[0] / "ferry")
     played = bmdp.evaluate(policy, ferries.ENV, budgets=[0.3], n_episodes=2000, seed=0)
-    assert row["cost"] == played.discounted_cost_mean[0] == pytest.approx(0.3, abs=0.2)
+    assert row["cost"] == played.discounted_cost_mean[0] == pytest.approx(0.3, abs=0.1)
     assert row["reward"] == played.discounted_reward_mean[0] > 4.5  # 3 are free
     forecast = read_fitted(RunFolder(runs[0] / "ferry")).forecast
     assert row["predicted_cost"] == pytest.approx(np.interp(0.3, forecast.budgets, forecast.cost))
