@@ -16,10 +16,12 @@ file, because numba's cache notices a change only in the file of the function th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads, njit, prange, set_num_threads
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite
@@ -29,6 +31,7 @@ LIMITS = {"float32": 1e18, "float64": 1e150}
 """Largest magnitude of a cost or reward: the product of two differences must stay finite."""
 
 CHUNKS_PER_THREAD = 8  # more than one, to even out states that take longer
+LEAST_POINTS = 200_000  # for several threads: to wake them takes longer than fewer do
 MOST_ROUNDS = 6  # of dropping one side of a frontier; then the rest is sorted
 INFEASIBLE, TIGHT, SLACK = 0, 1, 2  # BudgetStatus as plain numbers, which the compiler needs
 
@@ -52,7 +55,9 @@ def mixtures(points: dict[str, FloatArray], betas: FloatArray) -> tuple[NDArray[
     lower, upper = np.empty((2, *shape), np.int64)
     p_upper, cost, reward = np.empty((3, *shape), costs.dtype)
     out = lower, upper, p_upper, cost, reward, np.empty(shape, np.int8)
-    _require_usable(_fill_mixtures((costs, rewards), betas, *_terms(costs), out), points)
+    with _enough_threads(costs):
+        usable = _fill_mixtures((costs, rewards), betas, *_terms(costs), out)
+    _require_usable(usable, points)
     return out
 
 
@@ -70,13 +75,14 @@ def values(
     reward, cost = np.moveaxis(found, axis, 0)
     n_infeasible = np.empty(len(costs), np.int64)
     played = np.empty(0) if cheapest is None else cheapest
-    usable = _fill_values(
-        (costs, rewards, *(others or (costs, rewards))),
-        betas,
-        _sealed(played.astype(np.int64, copy=False)),
-        *_terms(costs),
-        (reward, cost, n_infeasible),
-    )
+    with _enough_threads(costs):
+        usable = _fill_values(
+            (costs, rewards, *(others or (costs, rewards))),
+            betas,
+            _sealed(played.astype(np.int64, copy=False)),
+            *_terms(costs),
+            (reward, cost, n_infeasible),
+        )
     _require_usable(usable, points)
     return found, int(n_infeasible.sum())
 
@@ -86,6 +92,18 @@ def _sealed(array: Any) -> Any:
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
+
+
+@contextmanager
+def _enough_threads(costs: FloatArray) -> Iterator[None]:
+    """Lets few points be worked on by one thread."""
+    before = get_num_threads()
+    if costs.size < LEAST_POINTS:
+        set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
 
 
 def _terms(costs: FloatArray) -> tuple[Any, int]:

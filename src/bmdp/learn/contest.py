@@ -12,8 +12,9 @@ Each step is kept once it is done (`bmdp.learn.shelf`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
 from bmdp.learn.natures import Nature, nature_of, returns, some_episodes
+from bmdp.learn.race import Race, Runner
 from bmdp.learn.shelf import Shelf
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import Regressor
@@ -51,14 +53,13 @@ MINUTES = 5.0
 N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
 _LEAST = 20  # episodes from which on some are held out
-_MOST_STEPS = 400_000  # that are played for evidence
+_MOST_STEPS = 800_000  # that are played for evidence
 _SOON = 60.0  # seconds of exploring before which playing is taken to be fast
 _FOR_EVIDENCE = 0.3  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EACH = 0.15  # share of the time that a candidate may take
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
 _LATEST = 0.5  # share of the time after which no further candidate is begun
-_DOUBT = 0.05  # of what dials promise themselves
 
 OnProgress = Callable[[float, str], None]
 """Called with the share that is done, and with what goes on."""
@@ -95,20 +96,31 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
         )
     lesson = Lesson(learned_from, nature, terms.gamma, terms.seed, terms.device)
     judge = judge_of(nature)
-    tried = work.tried(lesson, lambda dial: evidence.evaluated_curve(dial, held_out, lesson, judge))
+    parts = {"held-out": _within(held_out, lesson), "all": _within(batch, lesson)}
+    found: dict[str, Curve] = {}
+
+    def judged(dial: Dial) -> Curve:
+        # A policy is lucky in the episodes that it was learned from, and its evaluation by few
+        # others lacks much of what it meets: the truth is between the two.
+        for part, rows in parts.items():
+            name = f"candidates/{dial.recipe.name}/{part}"
+            make = partial(evidence.evaluated_curve, dial, rows, lesson, judge)
+            found[name] = work.curve(name, make)
+        mean = evidence.between(*(found[f"candidates/{dial.recipe.name}/{p}"] for p in parts))
+        return _paid(mean, batch)
+
+    tried = _sorted(work.tried(lesson, judged))
     best = tried[0]
     work.tell(0.8, "setting the dial")
-    whole = work.curve("all", lambda: evidence.evaluated_curve(best.dial, batch, lesson, judge))
-    # A policy is lucky in the episodes that it was learned from, and its evaluation by few others
-    # lacks much of what it meets: the truth is between the two.
-    both = replace(whole, cost=_paid((whole.cost + best.curve.cost) / 2, batch))
-    policy = work.handed_over(best.dial, both, nature)
+    policy = work.handed_over(best.dial, best.curve, nature)
     repeats = work.shelf.numbers(
-        "left-out", lambda: {"found": evidence.left_out(best.dial, held_out, lesson, judge)}
+        "left-out",
+        lambda: {"found": evidence.left_out(best.dial, parts["held-out"], lesson, judge)},
     )["found"]
-    forecast = _of_log(policy, both, best.curve, repeats, len(held_out.starts()))
+    held = found[f"candidates/{best.dial.recipe.name}/held-out"]
+    forecast = _of_log(policy, best.curve, held, repeats, len(held_out.starts()))
     work.check_log(best, forecast, lesson, batch)
-    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_episodes))
+    return work.fitted(policy, forecast, tried, best.curve, nature, (len(batch), n_episodes))
 
 
 def fit_env(
@@ -126,37 +138,43 @@ def fit_env(
     plan = work.sized(plan, len(batch) / n_explored)
     lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
     spread = Spread.of(returns(batch, terms.gamma))
+    race = Race(player, lesson, spread, shelf, plan.explore)
+    runners: dict[str, Runner] = {}
 
     def judged(dial: Dial) -> Curve:
-        model = evidence.promised_curve(dial, lesson)
-        measured = player.curve(dial, lesson, model, plan.choose, plan.explore)
-        return evidence.blended(model, measured, spread, _DOUBT)
+        runner = race.enter(dial, plan.look)
+        runners[runner.name] = runner
+        return _paid(runner.curve(spread), batch)
 
     tried = work.tried(lesson, judged)
+    work.tell(0.76, "playing candidates that are close")
+    seconds = _FOR_EVIDENCE / 2 * 60 * terms.minutes
+    most = plan.choose - race.n_played
+    ran = race.run([runners[one.dial.recipe.name] for one in tried], plan.look, most, seconds)
+    tried = _sorted(
+        replace(one, curve=_paid(runner.curve(spread), batch))
+        for one, runner in zip(tried, ran, strict=True)
+    )
     best = tried[0]
     work.tell(0.8, "measuring the dial")
-    model = evidence.promised_curve(best.dial, lesson)
-    first = plan.explore + plan.choose
-    measured = work.curve(
-        "measured", lambda: player.curve(best.dial, lesson, model, plan.measure, first)
-    )
-    both = evidence.blended(model, measured, spread, _DOUBT)
-    both = replace(both, cost=_paid(both.cost, batch))
+    runner = next(one for one in ran if one.dial is best.dial)
+    both = _paid(race.measure(runner, plan.measure, seconds).curve(spread), batch)
     policy = work.handed_over(best.dial, both, nature)
     work.tell(0.9, "playing the dial")
-    forecast = work.played(player, policy, plan.forecast, first + plan.measure)
+    forecast = work.played(player, policy, plan.forecast, race.next)
     work.check_played(forecast, batch)
-    n_played = n_explored + len(tried) * plan.choose + plan.measure + plan.forecast
+    n_played = n_explored + race.n_played + plan.forecast
     return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_played))
 
 
 @dataclass(frozen=True)
 class EpisodePlan:
-    """Numbers of episodes: explored, played with each candidate, with the best one, at the end."""
+    """Numbers of episodes, at most."""
 
     explore: int
-    choose: int
-    measure: int
+    look: int  # first look at each candidate
+    choose: int  # of all candidates together
+    measure: int  # of the best one
     forecast: int
 
     @classmethod
@@ -164,11 +182,16 @@ class EpisodePlan:
         """Shares of a number of episodes; without one, five thousand and more for evidence.
 
         >>> EpisodePlan.of(1000)
-        EpisodePlan(explore=600, choose=30, measure=180, forecast=100)
+        EpisodePlan(explore=550, look=30, choose=250, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(5_000, 800, 4_000, 1_100)
-        return cls(*(int(share * episodes) for share in (0.6, 0.03, 0.18, 0.1)))
+            return cls(5_000, 500, 20_000, 15_000, 1_100)
+        return cls(*(int(share * episodes) for share in (0.55, 0.03, 0.25, 0.1, 0.1)))
+
+    @property
+    def evidence(self) -> int:
+        """Episodes of evidence in all."""
+        return self.choose + self.measure + self.forecast
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,14 +229,13 @@ class _Work:
         """
         passed = time.monotonic() - self._begin
         seconds = passed / plan.explore if passed > _SOON else 1e-9  # an episode, with learning
-        n_all = 4 * plan.choose + plan.measure + plan.forecast
         share = min(
             1.0,
-            _MOST_STEPS / (n_all * length),
-            _FOR_EVIDENCE * 60 * self.terms.minutes / (n_all * seconds),
+            _MOST_STEPS / (plan.evidence * length),
+            _FOR_EVIDENCE * 60 * self.terms.minutes / (plan.evidence * seconds),
         )
         kept = self.shelf.numbers("plan", lambda: {"share": share})["share"]
-        numbers = (plan.choose, plan.measure, plan.forecast)
+        numbers = (plan.look, plan.choose, plan.measure, plan.forecast)
         return EpisodePlan(plan.explore, *(max(20, int(kept * number)) for number in numbers))
 
     def curve(self, name: str, make: Callable[[], Curve]) -> Curve:
@@ -221,10 +243,10 @@ class _Work:
         return Curve(**self.shelf.numbers(name, lambda: vars(make())))
 
     def tried(self, lesson: Lesson, judged: Callable[[Dial], Curve]) -> list[_Tried]:
-        """Learns candidates, and returns them with their evidence, the best one first."""
+        """Learns candidates, and returns them with their evidence, those to prefer first."""
         self.tell(0.4, "placing prices")
         seconds = _FOR_EACH * 60 * self.terms.minutes
-        lesson = replace(lesson, batch=_within(lesson))
+        lesson = replace(lesson, batch=_within(lesson.batch, lesson))
         prices = self.shelf.numbers(
             "prices", lambda: {"found": placed_prices(lesson, seconds=seconds)}
         )["found"]
@@ -245,12 +267,11 @@ class _Work:
         if not found:
             assert failure is not None
             raise failure
-        if len(found) > 1:
-            two = sorted(found, key=lambda one: -one.value)[:2]
+        two = sorted(found, key=lambda one: -one.value)[:2]
+        if len(two) > 1 and not two[0].curve.is_like(two[1].curve):
             self.tell(0.72, "trying the mean of two")
             mean = averaged(two[0].dial, two[1].dial)
-            curve = self.curve(f"candidates/{mean.recipe.name}/curve", lambda: judged(mean))
-            found = _valued([*found, _Tried(mean, curve, np.nan)])
+            found = _valued([_Tried(mean, judged(mean), np.nan), *found])
         if len(prices) > 1 and not self.is_late():
             best = max(found, key=lambda one: one.value)
             alone = max(
@@ -259,7 +280,7 @@ class _Work:
             recipe, grid = budgeted(alone.dial.recipe, best.curve.rising())
             self.tell(0.75, f"learning: {recipe.name}")
             found = _valued([*found, self._try(recipe, lesson, grid, judged)])
-        return sorted(found, key=lambda one: -one.value)
+        return found
 
     def _try(
         self,
@@ -282,7 +303,7 @@ class _Work:
         took = self.shelf.numbers(f"{name}/seconds", lambda: seconds)
         members = np.arange(len(inner), dtype=np.float64) if recipe.dial == "prices" else inner
         dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
-        return _Tried(dial, self.curve(f"{name}/curve", lambda: judged(dial)), np.nan)
+        return _Tried(dial, judged(dial), np.nan)
 
     def handed_over(self, dial: Dial, curve: Curve, nature: Nature) -> Any:
         """Returns the policy, within the budgets that were asked for."""
@@ -385,21 +406,29 @@ class _Work:
         return Fitted(policy, forecast, candidates, tuple(self.notes), text)
 
 
-def _paid(costs: FloatArray, batch: TransitionBatch) -> FloatArray:
-    """Costs, none below 0 where no row has one."""
-    return np.maximum(costs, 0.0) if batch.cost.min() >= 0 else costs
+def _paid(curve: Curve, batch: TransitionBatch) -> Curve:
+    """A curve without costs below 0, where no row has one."""
+    return replace(curve, cost=np.maximum(curve.cost, 0.0)) if batch.cost.min() >= 0 else curve
 
 
-def _within(lesson: Lesson) -> TransitionBatch:
+def _within(batch: TransitionBatch, lesson: Lesson) -> TransitionBatch:
     """The transitions, or as many whole episodes as can be iterated over some hundred times."""
     if lesson.nature.n_states is not None or isinstance(lesson.nature.schedule, Backward):
-        return lesson.batch
-    return some_episodes(lesson.batch, _MOST_ITERATED, lesson.generator("auto/rows"))
+        return batch
+    return some_episodes(batch, _MOST_ITERATED, lesson.generator("auto/rows"))
 
 
 def judge_of(nature: Nature) -> Regressor:
     """The regressor of evaluations: a table where states are few, else a forest."""
     return TableModel() if nature.n_states is not None else ForestModel()
+
+
+def _sorted(tried: Iterable[_Tried]) -> list[_Tried]:
+    """Candidates with their values, the one to take first, and then from the best one on."""
+    valued = _valued(list(tried))
+    taken = evidence.chosen([one.curve for one in valued])
+    first = valued.pop(taken)
+    return [first, *sorted(valued, key=lambda one: -one.value)]
 
 
 def _valued(tried: Sequence[_Tried]) -> list[_Tried]:
@@ -408,14 +437,13 @@ def _valued(tried: Sequence[_Tried]) -> list[_Tried]:
 
 
 def _candidates(tried: Sequence[_Tried], nature: Nature) -> Iterator[Candidate]:
-    best = tried[0]
+    best, nothing = tried[0], evidence.little([one.curve for one in tried])
     for one in tried:
         costs, is_taken = one.curve.rising(), one is best
-        why = (
-            "the most reward over all budgets"
-            if is_taken
-            else f"{best.value - one.value:.3g} less reward over all budgets"
-        )
+        less = best.value - one.value
+        why = "the most reward over all budgets"
+        if not is_taken:
+            why = f"{less:.3g} less reward over all budgets" if less > nothing else "no better"
         yield Candidate(
             name=one.dial.recipe.name,
             value=one.value,

@@ -7,7 +7,9 @@ pick the luckiest of them.
 
 The rule that chooses: the dial whose curve earns the most, on average over budgets that are spread
 evenly from the least to the largest cost of all candidates. Where a budget is below the cheapest
-member, that one is played, and what it overspends is taken off at three times the mean slope.
+member, that one is played, and what it overspends is taken off at three times the mean slope. Of
+dials that differ by next to nothing, the mean of two is taken, or the one that was learned first:
+simple ones come first.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
-from bmdp.learn.natures import Nature, returns
+from bmdp.learn.natures import Nature
 from bmdp.models.regressor import Regressor, Scaling
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
@@ -36,6 +38,8 @@ N_GROUPS = 5
 
 _N_BUDGETS = 21  # at which curves are compared
 _STEEP = 3.0  # mean slopes that overspending costs
+_LITTLE = 0.005  # share of the range of rewards that makes no difference
+_SAME = 1e-3  # share of the largest value by which the same may differ
 _NEAREST, _N_ASKED = 50, 2_000  # rows near a state, and states at which a policy is asked
 
 
@@ -52,6 +56,13 @@ class Curve:
     def take(self, members: IntArray) -> Curve:
         """Returns the curve of some of the members; they may repeat."""
         return Curve(*(getattr(self, f.name)[members] for f in fields(self)))
+
+    def is_like(self, other: Curve) -> bool:
+        """Whether both are the same, give or take next to nothing."""
+        return all(
+            bool(np.abs(one - two).max() <= _SAME * np.abs(one).max())
+            for one, two in ((self.cost, other.cost), (self.reward, other.reward))
+        )
 
     def rising(self) -> FloatArray:
         """Costs that rise from member to member, as near to those as can be, `[M]`."""
@@ -90,8 +101,25 @@ def choice_values(curves: Sequence[Curve]) -> FloatArray:
     rewards = np.concatenate([curve.reward for curve in curves])
     budgets = np.linspace(costs.min(), costs.max(), _N_BUDGETS)
     width = costs.max() - costs.min()
-    steep = _STEEP * np.ptp(rewards) / width if width > 0 else 0.0
+    steep = _STEEP * (np.ptp(rewards) or 1.0) / width if width > 0 else 0.0
     return np.array([curve.reward_at(budgets, steep).mean() for curve in curves])
+
+
+def little(curves: Sequence[Curve]) -> float:
+    """A difference of mean rewards that does not matter: a small share of what there is to earn."""
+    return _LITTLE * float(np.ptp(np.concatenate([curve.reward for curve in curves])))
+
+
+def chosen(curves: Sequence[Curve]) -> int:
+    """Returns the place of the dial to take: the first one that is as good as the best one.
+
+    >>> cost, none, many = np.array([0.0, 1.0]), np.full(2, np.nan), np.full(2, 100.0)
+    >>> rewards = ([0.0, 9.0], [0.0, 10.0], [0.0, 10.001])
+    >>> chosen([Curve(cost, np.array(reward), none, none, many) for reward in rewards])
+    1
+    """
+    values = choice_values(curves)
+    return int(np.flatnonzero(values >= values.max() - little(curves))[0])
 
 
 def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> Curve:
@@ -105,6 +133,11 @@ def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: R
     """
     found = _evaluated(dial, batch, lesson, judge)
     return bare_curve(found, np.full(len(found), float(len(batch.starts()))))
+
+
+def between(one: Curve, other: Curve) -> Curve:
+    """Returns the mean of two curves of the same members."""
+    return Curve(*((getattr(one, f.name) + getattr(other, f.name)) / 2 for f in fields(Curve)))
 
 
 def promised_curve(dial: Dial, lesson: Lesson) -> Curve:
@@ -173,24 +206,6 @@ class Player:
             kind = type(error).__name__
             raise EnvError(f"{self.spec.id} failed while it was played: {kind}: {error}") from error
 
-    def curve(self, dial: Dial, lesson: Lesson, model: Curve, n_episodes: int, first: int) -> Curve:
-        """Returns what the members of a dial cost and earn, by playing each in turn.
-
-        Members of which a model says the very same are one: it is played for all of them.
-        """
-        kinds, kind = alike(model)
-        which = np.arange(max(n_episodes, 2 * len(kinds))) % len(kinds)
-        batch = self.play(played(dial, lesson.nature), dial.members[kinds[which]], first)
-        return curve_of(returns(batch, self.gamma), which, len(kinds)).take(kind)
-
-
-def alike(model: Curve) -> tuple[IntArray, IntArray]:
-    """Returns members that differ from the one before, and which of them each member is, `[M]`."""
-    points = np.column_stack((model.cost, model.reward))
-    differs = (np.abs(np.diff(points, axis=0)) > 1e-6 * np.abs(points).max(axis=0)).any(axis=1)
-    kind = np.append(0, np.cumsum(differs))
-    return np.flatnonzero(np.append(True, differs)), kind
-
 
 def curve_of(found: FloatArray, which: IntArray, n_members: int) -> Curve:
     """Returns means and errors of rewards and costs `[N, 2]` of episodes of some members `[N]`."""
@@ -235,8 +250,9 @@ def blended(model: Curve, measured: Curve, spread: Spread, doubt: float) -> Curv
         doubt: how far the model is thought to be off, as a share of what it says.
     """
     sizes = np.maximum(np.abs(model.cost), 0.02 * np.abs(model.cost).max())
-    cost_error = np.sqrt(spread.cost * sizes / measured.counts)
-    reward_error = np.sqrt(np.full(len(sizes), spread.reward) / measured.counts)
+    n = np.maximum(measured.counts, 1e-9)  # next to nothing is known of what was not played
+    cost_error = np.sqrt(spread.cost * sizes / n)
+    reward_error = np.sqrt(spread.reward / n)
     cost = _corrected(model.cost, measured.cost, cost_error, doubt)
     reward = _corrected(model.reward, measured.reward, reward_error, doubt)
     return Curve(cost[0], reward[0], cost[1], reward[1], measured.counts)

@@ -145,7 +145,7 @@ def test_an_environment_that_breaks_loses_no_round(tmp_path):
 
 
 STEPS = ("log.npz", "prices.json", "candidates/table/policy/policy.json")
-STEPS = (*STEPS, "candidates/table/policy/weights.safetensors", "all.json")
+STEPS = (*STEPS, "candidates/table/policy/weights.safetensors", "candidates/table/all.json")
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2", "{}"])

@@ -1,0 +1,208 @@
+"""The rule that chooses among dials, and the race that finds out: cases whose answer is known."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bmdp import TransitionBatch
+from bmdp.learn.evidence import Spread, bare_curve, blended, choice_values, chosen
+from bmdp.learn.race import Race, Runner, Tally, in_doubt
+from bmdp.learn.shelf import Shelf
+
+COSTS = np.linspace(0, 1, 5)
+
+
+def curve(costs, rewards):
+    return bare_curve(np.column_stack((costs, rewards)), np.full(len(costs), 100.0))
+
+
+# The rule
+
+
+def test_the_value_of_a_line_is_its_mean():
+    assert choice_values([curve(COSTS, 4 * COSTS)])[0] == pytest.approx(2.0)
+
+
+def test_more_reward_at_every_budget_is_taken():
+    assert chosen([curve(COSTS, 4 * COSTS), curve(COSTS, 5 * COSTS)]) == 1
+
+
+def test_who_cannot_spend_little_is_not_taken_though_it_earns_more_on_average():
+    """The second one earns 3 at any budget, at a cost of 1; the first one 2 on average."""
+    able, wasteful = curve(COSTS, 4 * COSTS), curve(np.full(5, 1.0), np.full(5, 3.0))
+    assert wasteful.reward.mean() > choice_values([able])[0]
+    assert chosen([wasteful, able]) == 1
+
+
+def test_where_nothing_is_earned_the_one_that_spends_least_is_taken():
+    assert chosen([curve(np.full(5, 0.8), np.zeros(5)), curve(COSTS, np.zeros(5))]) == 1
+
+
+@pytest.mark.parametrize(("more", "taken"), [(1.001, 0), (1.1, 1)])
+def test_of_equals_the_first_is_taken(more, taken):
+    assert chosen([curve(COSTS, 4 * COSTS), curve(COSTS, more * 4 * COSTS)]) == taken
+
+
+# Doubt
+
+
+def test_doubt_is_about_those_within_two_errors():
+    """Repeats of a mean of 8 numbers, one left out at a time, have the error of the mean."""
+    rng = np.random.default_rng(0)
+    found = rng.normal([0.0, -0.3, -5.0], 1.0, size=(8, 3))
+    total = found.sum(axis=0)
+    repeats = (total - found) / 7
+    values = total / 8
+    best = int(np.argmax(values))
+    errors = (found[:, [best]] - found).std(axis=0, ddof=1) / np.sqrt(8)
+    expected = values[best] - values <= 2 * errors
+    assert in_doubt(values, repeats, 0.0).tolist() == expected.tolist()
+    assert expected.tolist() == [True, True, False]
+
+
+def test_a_difference_that_does_not_matter_is_no_doubt():
+    repeats = np.array([[1.0, 0.9999], [1.0, 0.9998]])
+    assert in_doubt(np.array([1.0, 0.9999]), repeats, 0.01).tolist() == [True, False]
+    assert in_doubt(np.array([1.0, 0.9999]), repeats, 0.0).tolist() == [True, True]
+
+
+# What a dial says of itself, and what was measured
+
+
+def test_a_member_that_was_not_played_is_corrected_as_the_others_are():
+    model = curve([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    counts = np.array([1e6, 0.0, 1e6])
+    measured = bare_curve(np.array([[2.0, 2.0], [0.0, 0.0], [6.0, 6.0]]), counts)
+    found = blended(model, measured, Spread(1.0, 1.0), 0.05)
+    np.testing.assert_allclose(found.cost, [2.0, 4.0, 6.0], rtol=0.01)
+    np.testing.assert_allclose(found.reward, [2.0, 4.0, 6.0], rtol=0.01)
+
+
+def test_a_tally_without_a_group_is_that_of_the_other_episodes():
+    rng = np.random.default_rng(1)
+    found, which = rng.normal(size=(60, 2)), rng.integers(3, size=60)
+    tally = Tally.of(found, which, 3)
+    for member in range(3):
+        own = found[which == member]
+        np.testing.assert_allclose(tally.means()[member], own.mean(axis=0))
+        rest = np.delete(own, np.arange(2, len(own), 8), axis=0)
+        np.testing.assert_allclose(tally.means(without=2)[member], rest.mean(axis=0))
+    both = tally + tally
+    np.testing.assert_allclose(both.means(), tally.means())
+    assert both.counts.sum() == 120
+
+
+# The race
+
+
+MEMBERS = np.arange(3.0)
+
+
+class Booth:
+    """Episodes of one step: a member costs its number, and earns as much as the dial is worth."""
+
+    gamma = 1.0
+
+    def __init__(self, seed):
+        self.rng, self.asked = np.random.default_rng(seed), []
+
+    def play(self, policy, members, first):
+        worth = policy.worth
+        self.asked.append((worth, len(members), first))
+        n = len(members)
+        reward = members * worth + self.rng.normal(size=n)
+        cost = self.rng.poisson(members).astype(np.float64)
+        return TransitionBatch(
+            np.zeros(n),
+            np.zeros(n, np.int64),
+            reward,
+            cost,
+            np.zeros(n),
+            np.ones(n, np.bool_),
+            episode=np.arange(n),
+            step=np.zeros(n, np.int64),
+        )
+
+
+def race_of(seed, worths, n_look=24):
+    """A race of dials, of which a first look was had; they promise themselves the same."""
+    booth = Booth(seed)
+    lesson = SimpleNamespace(nature=SimpleNamespace(clock=0))
+    race = Race(booth, lesson, Spread(1.0, 1.0), Shelf(None), 100)
+    model = curve(MEMBERS, MEMBERS)
+    runners = []
+    for number, worth in enumerate(worths):
+        policy = SimpleNamespace(worth=worth, q_function=None)
+        dial = SimpleNamespace(policy=policy, members=MEMBERS)
+        empty = Tally.of(np.zeros((0, 2)), np.zeros(0, np.int64), 3)
+        which = np.arange(n_look) % 3
+        runners.append(race._played(Runner(str(number), dial, model, empty), which, "look"))
+    return booth, race, runners
+
+
+def best_of(runners):
+    return int(np.argmax(choice_values([runner.curve(Spread(1.0, 1.0)) for runner in runners])))
+
+
+def test_a_race_tells_dials_apart_that_a_look_does_not():
+    worths, looked, raced = (1.0, 0.8, 0.2), 0, 0
+    for seed in range(30):
+        _, race, runners = race_of(seed, worths)
+        looked += best_of(runners) == 0
+        raced += best_of(race.run(runners, 24, 20_000, np.inf)) == 0
+    assert looked < 27
+    assert raced >= 29
+
+
+def test_the_worse_ones_are_played_less_and_the_bound_holds():
+    booth, race, runners = race_of(0, (1.0, 0.97, 0.2))
+    most = 3_000
+    found = race.run(runners, 24, most, np.inf)
+    n_each = [runner.tally.counts.sum() for runner in found]
+    assert n_each[2] < n_each[0] / 4
+    assert n_each[2] < n_each[1] / 4
+    assert race.n_played - 72 <= most
+    assert sum(n for _, n, _ in booth.asked) == race.n_played
+
+
+def test_all_dials_are_played_in_the_same_episodes_and_in_none_twice():
+    booth, race, runners = race_of(0, (1.0, 1.0))
+    race.run(runners, 24, 2_000, np.inf)
+    assert booth.asked[::2] == booth.asked[1::2]
+    firsts = [(first, n) for _, n, first in booth.asked[::2]]
+    ends = [first + n for first, n in firsts]
+    assert [first for first, _ in firsts[1:]] == ends[:-1]
+    assert race.next == ends[-1]
+
+
+def test_a_race_without_time_ends_at_once():
+    booth, race, runners = race_of(0, (1.0, 1.0))
+    race.run(runners, 24, 20_000, 0.0)
+    assert len(booth.asked) == 2
+
+
+def test_costs_are_measured_to_a_fiftieth():
+    """Costs of a member are Poisson: to know a mean of 1 to 2 % takes 2,500 episodes, of 2 half."""
+    errors = []
+    for seed in range(20):
+        _, race, runners = race_of(seed, (1.0,))
+        runner = race.measure(runners[0], 100_000, np.inf)
+        counts = runner.tally.counts.sum(axis=0)
+        assert counts[1] == pytest.approx(2_500, rel=0.2)
+        assert counts[2] == pytest.approx(1_250, rel=0.2)
+        errors.append(runner.tally.means()[1:, 1] / MEMBERS[1:] - 1)
+    deviation = np.std(errors, axis=0)
+    assert (deviation > 0.01).all()
+    assert (deviation < 0.035).all()
+
+
+def test_measuring_keeps_to_its_bound():
+    _, race, runners = race_of(0, (1.0,))
+    assert race.measure(runners[0], 500, np.inf).tally.counts.sum() <= 24 + 500
+
+
+def test_a_curve_is_like_itself_alone():
+    one = curve(COSTS, 4 * COSTS)
+    assert one.is_like(curve(COSTS, 4.001 * COSTS))
+    assert not one.is_like(curve(COSTS, 4.1 * COSTS))
