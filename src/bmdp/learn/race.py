@@ -95,7 +95,7 @@ class Runner:
     seconds: float = 0.0  # that the last episodes took, each
 
     def curve(self, spread: Spread, without: int | None = None) -> Curve:
-        """What is known of it, with a group of episodes left out or not."""
+        """The curve that is known, with a group of episodes left out or not."""
         _, kind = alike(self.model)
         measured = self.tally.curve(without).take(kind)
         return blended(self.model, measured, spread, _DOUBT)
