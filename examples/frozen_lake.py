@@ -3,7 +3,8 @@
     PYTHONPATH=examples bmdp fit frozen_lake:FrozenLakeHoles-v0 --out out/lake
     PYTHONPATH=examples bmdp report out/lake
 
-or, in Python, `python examples/frozen_lake.py --out out/lake`.
+or, in Python, `python examples/frozen_lake.py --out out/lake`. `FrozenLakeHoles8x8-v0` is a larger
+lake, which thaws later.
 
 The lake is slippery: one step in three goes where it was meant to go. Reaching the other side pays
 1, falling into a hole costs 1; both end the episode. Budgets are probabilities of falling, a little
@@ -29,10 +30,14 @@ class FrozenLakeHoles(FrozenLakeEnv):
     metadata = {  # noqa: RUF012 (Gymnasium's own is a plain dictionary, too)
         **FrozenLakeEnv.metadata,
         "gamma": 0.99,
-        "horizon": 100,
         "cost_range": (0.0, 1.0),
         "action_names": ("left", "down", "right", "up"),
     }
+
+    def __init__(self, horizon: int = 100, **settings: Any) -> None:
+        """Makes a lake that thaws after so many steps."""
+        super().__init__(**settings)
+        self.metadata = {**self.metadata, "horizon": horizon}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -43,7 +48,7 @@ class FrozenLakeHoles(FrozenLakeEnv):
         return state, {**info, "cost": 0.0}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Slips one step; after 100 steps the lake thaws and the episode is over."""
+        """Slips one step; when the lake thaws the episode is over."""
         lake: Any = super()  # whose methods have no types
         state, reward, terminated, truncated, info = lake.step(action)
         self._n_steps += 1
@@ -54,6 +59,11 @@ class FrozenLakeHoles(FrozenLakeEnv):
 
 if "FrozenLakeHoles-v0" not in gymnasium.registry:
     gymnasium.register("FrozenLakeHoles-v0", "frozen_lake:FrozenLakeHoles")
+    gymnasium.register(
+        "FrozenLakeHoles8x8-v0",
+        "frozen_lake:FrozenLakeHoles",
+        kwargs={"map_name": "8x8", "horizon": 200},
+    )
 
 
 def main(words: list[str] | None = None) -> None:

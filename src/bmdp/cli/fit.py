@@ -163,22 +163,26 @@ def _learn(
 
 def _resume(run: Path, workers: int, device: str | None) -> None:
     from bmdp.learn import resume
+    from bmdp.learn.auto import seconds_before
     from bmdp.learn.runs import RunFolder, share_done
 
-    if RunFolder(run).is_done:
+    folder = RunFolder(run)
+    if folder.is_done:
         typer.echo(f"{run} is finished.", err=True)
-    with _shown(run, before=share_done(run)) as (progress, on_record):
+    with _shown(run, share_done(run), seconds_before(folder)) as (progress, on_record):
         how: dict[str, Any] = {"on_record": on_record, "on_progress": _share(progress)}
         resume(run, workers=workers, device=device, **how)
 
 
 @contextmanager
-def _shown(run: Path, before: float = 0.0) -> Iterator[tuple[Progress, Callable[[Any], None]]]:
+def _shown(
+    run: Path, before: float = 0.0, gone: float = 0.0
+) -> Iterator[tuple[Progress, Callable[[Any], None]]]:
     """Shows records as progress, and says how to go on after Ctrl-C."""
     from bmdp.learn.runs import last_line, share_done
 
     try:
-        with Progress("fitting", before=before) as progress:
+        with Progress("fitting", before=before, gone=gone) as progress:
             yield (
                 progress,
                 lambda record: progress.update(share_done(run), 1.0, text=last_line(record)),

@@ -2,7 +2,8 @@
 
 Verbs hand `Progress.update` to library functions, which call it with what is done and what there is
 to do. Work of less than two seconds shows nothing. The time left is estimated by the share that was
-done since the work began here: what a run had done before it was resumed took no time now.
+done since the work began here: what a run had done before it was resumed took no time now. Where
+the seconds of a run before it was resumed are known, they count.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Progress:
         title: of the work, such as "evaluating".
         unit: of what is counted, such as "episodes"; without, only the share is told.
         before: share of the work that was done before, by a run that is resumed.
+        gone: seconds that a run that is resumed took before; shares then count from its begin.
         now: the clock.
 
     >>> with Progress("evaluating", unit="episodes") as progress:
@@ -75,11 +77,12 @@ class Progress:
         unit: str = "",
         *,
         before: float = 0.0,
+        gone: float = 0.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.title, self._unit, self._now = title, unit, now
         self._begin, self._due = now(), now() + SILENCE
-        self._works = {"": _Work("", self._begin, before)}
+        self._works = {"": _Work("", self._begin - gone, before)}
         self._last = self._works[""]
         self._console = Console(stderr=True, soft_wrap=True)
         self._bars: Bars | None = None

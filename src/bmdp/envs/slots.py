@@ -1,8 +1,9 @@
 """Environments as a number of slots, each of which plays one episode from a seed of its own.
 
-An environment is named by an id, a short name, or a specification. If it has a vector entry point,
-all slots are one batched simulation; otherwise each is an environment of its own, and only those
-whose episode is going on are stepped. What a slot plays is the same in both, and in any company.
+An environment is named by an id, a short name, or a specification. If it has a vector entry point
+that takes a seed for each slot, all slots are one batched simulation; otherwise each is an
+environment of its own, and only those whose episode is going on are stepped. What a slot plays is
+the same in both, and in any company.
 A state is a number, or a row of numbers: observations of several axes or parts are flattened.
 Actions are numbers from 0 on, whatever the environment counts them from. A task of ours has slots
 without Gymnasium, too, whose whole state can be read.
@@ -104,16 +105,32 @@ def open_slots(spec: EnvSpec) -> EnvSlots:
 
     Raises:
         ConfigError: if the environment does not take the settings of the specification.
-        EnvError: if its actions are not discrete, its observations are not numbers, or its batches
-            cannot be used here.
+        EnvError: if its actions are not discrete, its observations are not numbers, or it has only
+            batches, which cannot be used here.
     """
     if spec.vector_entry_point is None or spec.additional_wrappers:
         return SingleSlots(spec)
-    return BatchedSlots(spec)
+    try:
+        return BatchedSlots(spec)
+    except _UnfitBatchError:
+        if spec.entry_point is None:
+            raise
+        return SingleSlots(spec)
+
+
+class _UnfitBatchError(EnvError):
+    """A batch does not play episodes as slots do."""
 
 
 class BatchedSlots:
-    """Slots of one batched simulation, which begin together, and so reach a time limit together."""
+    """Slots of one batched simulation, which begin together, and so reach a time limit together.
+
+    Args:
+        spec: of the batch.
+
+    Raises:
+        EnvError: if the batch takes no seed for each slot, or hides how episodes end.
+    """
 
     most = 10_000
 
@@ -125,14 +142,26 @@ class BatchedSlots:
         self._envs = self._make(1)
         mode = self._envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode != AutoresetMode.NEXT_STEP:
-            raise EnvError(
+            raise _UnfitBatchError(
                 f"{spec.id} must start ended episodes anew at the next step (NEXT_STEP); "
                 f"its autoreset_mode is {mode}."
             )
+        self._require_seeds()
         self.facts = _facts(self._envs.metadata)
         self.metadata = _own_metadata(self._envs)
         self.state_space = _numeric(spec, self._envs.single_observation_space)
         self.action_space, self._first = _discrete(spec, self._envs.single_action_space)
+
+    def _require_seeds(self) -> None:
+        """Checks that each slot takes a seed: some batches of Gymnasium's take one for all."""
+        seeds: Any = [0]
+        try:
+            self._envs.reset(seed=seeds)
+        except (gymnasium.error.Error, TypeError, ValueError) as error:
+            self._envs.close()
+            raise _UnfitBatchError(
+                f"batches of {self.name} must take a list of seeds, one for each slot: {error}"
+            ) from error
 
     def _make(self, n: int) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
         try:
@@ -377,4 +406,8 @@ def _refusal(spec: EnvSpec, error: TypeError) -> ConfigError:
 
 
 def _no_cost(spec: EnvSpec) -> EnvError:
-    return EnvError(f"{spec.id} must give info['cost'] at every step; a step had none.")
+    return EnvError(
+        f"{spec.id} must give info['cost'] at every step; a step had none. Budgets are of cost: "
+        "register a function that makes bmdp.envs.CostFunction(env, cost), and give its id, "
+        "as in my_module:MyEnv-v0 (docs/own-environment.md)."
+    )

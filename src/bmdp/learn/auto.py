@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.checks import require_count, require_rising, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.batch import SUFFIXES, load_batches
-from bmdp.envs.slots import Facts, find_spec, open_slots
+from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
@@ -42,12 +43,17 @@ from bmdp.learn.fitted import Fitted
 from bmdp.learn.natures import cautions, completed
 from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
 from bmdp.learn.shelf import Shelf
-from bmdp.randomness import stream_key
+from bmdp.randomness import named_generator, stream_key
 from bmdp.storage import AnyPath, Header, arrays_hash, write_text
 
 STEPS, FITTED = "steps", "fitted.json"
 _LEAST_EPISODES = 50  # of an environment
 _LONGEST = 1_000  # steps of an episode, where neither the environment nor gamma has an end
+_SHORTEST = 50  # steps of an episode, however slow they are
+_SOME = 20  # whole episodes that exploring has the time for; if steps are slow, these are shorter
+_FOR_SOME = 0.2  # share of the time that they may take
+_N_TIMED, _FOR_TIMING = 50, 0.01  # steps that tell the pace, and the share of the time for them
+_LEARNED = 0.4  # share of a fit that is exploring, which a log does not need
 
 
 def fit(  # noqa: PLR0913
@@ -82,7 +88,8 @@ def fit(  # noqa: PLR0913
         workers: processes that play; any number plays the same episodes.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         out: a new folder, in which the fit is a run: it survives a kill (`bmdp.learn.resume`).
-        on_progress: called with the share that is done, from 0 to 1, and with what goes on.
+        on_progress: called with the share of the time that is over, from 0 to 1, and with what
+            goes on. The share is an estimate, by the pace so far and by `minutes`.
         command: that asked for it, to be written down.
 
     Raises:
@@ -195,6 +202,11 @@ def read_source(source: Any) -> Log | EnvSpec:
         return _logged(source)
     if hasattr(source, "columns"):
         return Log(TransitionBatch.from_pandas(source))
+    if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
+        raise ConfigError(
+            "an environment is given by its id, or by its EnvSpec, since many of it are made; got "
+            f"{source}. Register a function that makes it (docs/own-environment.md)."
+        )
     raise DataError(
         "source must be a TransitionBatch, a data frame, the path of a log, or an environment; "
         f"got {type(source).__name__}."
@@ -238,14 +250,115 @@ def _is_path(text: str) -> bool:
 
 
 def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
-    if not isinstance(source, EnvSpec):
+    notes: Iterable[str]
+    if isinstance(source, EnvSpec):
+        source, gamma = bounded(source, asked.gamma)
+        terms = asked.terms(gamma)
+        source, notes = paced(source, 60 * terms.minutes, shelf)
+        tell = by_time(on_progress, shelf, 60 * terms.minutes)
+        fitted = fit_env(source, asked.episodes, terms, shelf, tell)
+    else:
         assert asked.gamma is not None
+        terms = asked.terms(asked.gamma)
+        tell = by_time(on_progress, shelf, 60 * terms.minutes, begin=_LEARNED)
         whole = completed(source.batch)
         notes = cautions(source.batch, whole, asked.gamma)
-        fitted = fit_log(whole, asked.terms(asked.gamma), shelf, on_progress)
-        return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))))
-    source, gamma = bounded(source, asked.gamma)
-    return fit_env(source, asked.episodes, asked.terms(gamma), shelf, on_progress)
+        fitted = fit_log(whole, terms, shelf, tell)
+    return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))))
+
+
+def by_time(
+    on_progress: OnProgress, shelf: Shelf, seconds: float, begin: float = 0.0
+) -> OnProgress:
+    """Returns a function that takes shares of the work, and tells shares of the time.
+
+    What is left takes as long, for its share, as what is done; but no longer than until the end of
+    the time that was given, or a tenth of what it took so far. Before anything is done the share is
+    0.
+
+    Args:
+        on_progress: what is called.
+        shelf: whose clock runs.
+        seconds: that were given.
+        begin: share of the work at which it begins.
+
+    >>> tell = by_time(print, Shelf(None, now=iter([0.0, 30.0, 60.0, 270.0]).__next__), 300.0)
+    >>> tell(0.05, "exploring"), tell(0.5, "learning"), tell(0.6, "learning")
+    0.1 exploring
+    0.5 learning
+    0.9 learning
+    (None, None, None)
+    """
+    told = 0.0
+
+    def tell(share: float, text: str) -> None:
+        nonlocal told
+        share, spent = max(0.0, (share - begin) / (1 - begin)), shelf.seconds
+        if share >= 1:
+            told = 1.0
+        elif share > 0:
+            left = min(spent * (1 - share) / share, max(seconds - spent, spent / 10))
+            told = max(told, min(0.99, spent / max(spent + left, 1e-9)))
+        on_progress(told, text)
+
+    return tell
+
+
+def paced(spec: EnvSpec, seconds: float, shelf: Shelf) -> tuple[EnvSpec, list[str]]:
+    """Returns an environment whose episodes are short enough to play some, and notes of that.
+
+    An episode of many slow steps could take all the time there is, and more.
+
+    Args:
+        spec: an environment whose episodes are bounded.
+        seconds: that the fit may take.
+        shelf: where the pace is kept.
+
+    Raises:
+        EnvError: if the environment fails.
+    """
+    limit = min(spec.max_episode_steps or math.inf, _facts(spec).horizon or math.inf)
+    if limit <= _SHORTEST:
+        return spec, []
+    most_timed = _FOR_TIMING * seconds
+    step = shelf.numbers("pace", lambda: {"step": _step_seconds(spec, most_timed, shelf)})["step"]
+    most = max(_SHORTEST, int(_FOR_SOME * seconds / (_SOME * max(step, 1e-9))))
+    if most >= limit:
+        return spec, []
+    note = (
+        f"episodes may have {most:,} steps at most, of {limit:,}: a step takes {step:.2g} s, and "
+        f"there is no time for {_SOME} whole episodes; give more minutes"
+    )
+    return replace(spec, max_episode_steps=most), [note]
+
+
+def _step_seconds(spec: EnvSpec, seconds: float, shelf: Shelf) -> float:
+    """Seconds of a step of an episode: of a batch, its share of those that are played together.
+
+    Args:
+        spec: the environment.
+        seconds: after which no further step is made.
+        shelf: whose clock runs.
+    """
+    rng = named_generator(0, "auto/pace")
+    try:
+        with closing(open_slots(spec)) as slots:
+            n_slots = _SOME if isinstance(slots, BatchedSlots) else 1
+            begin, n_steps, going = 0.0, -1, np.zeros(n_slots, np.bool_)  # the first is not timed
+            while n_steps < 1 or (n_steps < _N_TIMED and shelf.seconds - begin < seconds):
+                if not going.any():
+                    slots.reset(range(n_slots))
+                    going = np.ones(n_slots, np.bool_)
+                actions = rng.integers(slots.action_space.n, size=n_slots)
+                going = going & ~slots.step(actions, going).ended
+                n_steps += 1
+                begin = begin if n_steps else shelf.seconds
+            return (shelf.seconds - begin) / (n_steps * n_slots)
+    except BmdpError:
+        raise
+    except Exception as error:  # of the environment, whatever it may be
+        kind = type(error).__name__
+        raise EnvError(f"{spec.id} failed while it was played: {kind}: {error}") from error
 
 
 def bounded(spec: EnvSpec, gamma: float | None) -> tuple[EnvSpec, float]:
@@ -381,7 +494,7 @@ def resume(
         workers: processes that play.
         device: of the learner; that of the run, if not given.
         on_record: called, in a run with settings, after each collection and each iteration.
-        on_progress: called, in a run of `fit`, with the share that is done and what goes on.
+        on_progress: called, in a run of `fit`, as there.
 
     Raises:
         StoreError: if there is no run, or it is damaged, of a newer schema, or being worked on.
@@ -432,6 +545,15 @@ def resume_fit(
     except (KeyError, TypeError, ConfigError) as error:
         raise StoreError(f"{run.path} does not make sense: {error}.") from error
     return _go_on(run, source, asked, on_progress, None)
+
+
+def seconds_before(run: RunFolder) -> float:
+    """Returns the seconds that a run of `fit` has taken so far; 0 for other runs.
+
+    Raises:
+        StoreError: if what was written of them is damaged.
+    """
+    return Shelf(run.path / STEPS).seconds if (run.path / STEPS).is_dir() else 0.0
 
 
 def read_fitted(run: RunFolder) -> Fitted:

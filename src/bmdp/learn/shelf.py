@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +17,7 @@ from bmdp.policies.policy import load_policy
 from bmdp.storage import write_text
 
 T = TypeVar("T")
+CLOCK = "clock"
 Numbers = dict[str, Any]
 """Names, with numbers or arrays."""
 
@@ -33,9 +35,25 @@ class Shelf:
     ({'n': 3}, {'n': 3})
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        """Keeps in a folder that is there, or nothing."""
-        self.folder = folder
+    def __init__(self, folder: Path | None, now: Callable[[], float] = time.monotonic) -> None:
+        """Keeps in a folder, or nothing, and starts a clock.
+
+        Args:
+            folder: that is there; None to keep nothing.
+            now: the clock, in seconds.
+
+        Raises:
+            StoreError: if the time that the work took before is damaged.
+        """
+        self.folder, self._now, self._begin = folder, now, now()
+        self._before = 0.0
+        if folder is not None and (folder / f"{CLOCK}.json").exists():
+            self._before = float(self.numbers(CLOCK, dict)["seconds"])
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the work has taken, with those before a kill, up to what was kept last."""
+        return self._before + self._now() - self._begin
 
     def batch(self, name: str, make: Callable[[], TransitionBatch]) -> TransitionBatch:
         """Transitions, as an npz file."""
@@ -64,6 +82,7 @@ class Shelf:
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             save(make(), place)
+            _write({"seconds": self.seconds}, self.folder / f"{CLOCK}.json")
         try:
             return load(place)  # what was kept, whether it was made now or before a kill
         except (BmdpError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -81,6 +81,13 @@ def test_what_was_done_before_a_resume_took_no_time(clock, capsys):
     assert "90 %, 0:10 gone, about 0:10 left" in lines(capsys)[0]
 
 
+def test_seconds_before_a_resume_count_where_they_are_known(clock, capsys):
+    with Progress("fitting", gone=60.0, now=clock) as progress:
+        clock.time = 20.0
+        progress.update(0.8, 1.0)
+        assert progress.line() == "fitting: 80 %, 1:20 gone, about 0:20 left"
+
+
 def test_nothing_is_estimated_before_something_is_done(clock, capsys):
     with Progress("fitting", before=0.5, now=clock) as progress:
         clock.time = 10.0

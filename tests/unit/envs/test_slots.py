@@ -129,15 +129,45 @@ def test_actions_that_are_not_discrete_are_refused(monkeypatch):
         open_slots(walk_spec())
 
 
-def test_a_batch_that_hides_the_end_of_episodes_is_refused():
-    class SameStep(CorridorsVectorEnv):
-        def __init__(self, **settings):
-            super().__init__(**settings)
-            self.metadata = {**self.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+class SameStep(CorridorsVectorEnv):
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.metadata = {**self.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
 
-    spec = dataclasses.replace(find_spec("corridors"), vector_entry_point=SameStep)
-    with pytest.raises(EnvError, match="must start ended episodes anew at the next step"):
-        open_slots(spec)
+
+class OneSeed(CorridorsVectorEnv):
+    def reset(self, *, seed=None, options=None):
+        if not isinstance(seed, int | None):
+            raise gymnasium.error.Error("Seed must be a python integer")
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (SameStep, "must start ended episodes anew at the next step"),
+        (OneSeed, "must take a list of seeds, one for each slot: Seed must be"),
+    ],
+)
+def test_a_batch_that_cannot_be_used_is_refused_unless_there_are_single_environments(
+    batch, message
+):
+    spec = dataclasses.replace(find_spec("corridors"), vector_entry_point=batch)
+    for refused in (lambda: BatchedSlots(spec), lambda: open_slots(only_batches(spec))):
+        with pytest.raises(EnvError, match=message):
+            refused()
+    assert isinstance(open_slots(spec), SingleSlots)
+
+
+def only_batches(spec):
+    return dataclasses.replace(spec, entry_point=None)
+
+
+def test_a_pole_of_gymnasium_is_played_one_by_one():
+    slots = open_slots(find_spec("CartPole-v1"))
+    assert isinstance(slots, SingleSlots)
+    one, other = slots.reset([3]), slots.reset([2, 3])[1:]
+    np.testing.assert_array_equal(one, other)
 
 
 def test_a_batch_without_cost_is_refused():
