@@ -11,7 +11,6 @@ Each step is kept once it is done (`bmdp.learn.shelf`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,7 +53,8 @@ N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
 _LEAST = 20  # episodes from which on some are held out
 _MOST_STEPS = 800_000  # that are played for evidence
-_SOON = 60.0  # seconds of exploring before which playing is taken to be fast
+_FEW = 10  # episodes of a budget, below which their deviation is not known
+_LEAST_LOOK = 8  # episodes by which a candidate is judged
 _FOR_EVIDENCE = 0.3  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EACH = 0.15  # share of the time that a candidate may take
@@ -131,11 +131,11 @@ def fit_env(
     player = Player(spec, terms.gamma, terms.seed, terms.workers)
     plan = EpisodePlan.of(episodes)
     how = Expedition(player, plan.explore, 0.4 * 60 * terms.minutes, terms.device)
-    batch = explored(how, shelf, lambda share, text: work.tell(0.4 * share, text), work.note)
-    nature = nature_of(batch, terms.gamma)
-    batch = nature.ended(batch)
+    found = explored(how, shelf, lambda share, text: work.tell(0.4 * share, text), work.note)
+    nature = nature_of(found.batch, terms.gamma)
+    batch = nature.ended(found.batch)
     n_explored = len(batch.starts())
-    plan = work.sized(plan, len(batch) / n_explored)
+    plan = work.sized(plan, len(batch) / n_explored, found.pace)
     lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
     spread = Spread.of(returns(batch, terms.gamma))
     race = Race(player, lesson, spread, shelf, plan.explore)
@@ -209,7 +209,6 @@ class _Work:
     def __init__(self, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> None:
         self.terms, self.shelf, self.tell = terms, shelf, on_progress
         self.notes: list[str] = []
-        self._begin = time.monotonic()
 
     def note(self, text: str) -> None:
         """Adds a note, once."""
@@ -218,25 +217,27 @@ class _Work:
 
     def is_late(self) -> bool:
         """Whether it is too late to begin another candidate."""
-        return time.monotonic() - self._begin > _LATEST * 60 * self.terms.minutes
+        return self.shelf.seconds > _LATEST * 60 * self.terms.minutes
 
-    def sized(self, plan: EpisodePlan, length: float) -> EpisodePlan:
+    def sized(self, plan: EpisodePlan, length: float, pace: float) -> EpisodePlan:
         """Returns a plan whose evidence takes neither too many steps nor too much time.
 
         Args:
             plan: numbers of episodes.
             length: steps of an episode, on average.
+            pace: seconds of an episode.
         """
-        passed = time.monotonic() - self._begin
-        seconds = passed / plan.explore if passed > _SOON else 1e-9  # an episode, with learning
         share = min(
             1.0,
             _MOST_STEPS / (plan.evidence * length),
-            _FOR_EVIDENCE * 60 * self.terms.minutes / (plan.evidence * seconds),
+            _FOR_EVIDENCE * 60 * self.terms.minutes / (plan.evidence * max(pace, 1e-9)),
         )
         kept = self.shelf.numbers("plan", lambda: {"share": share})["share"]
         numbers = (plan.look, plan.choose, plan.measure, plan.forecast)
-        return EpisodePlan(plan.explore, *(max(20, int(kept * number)) for number in numbers))
+        least = (_LEAST_LOOK, 5 * _LEAST_LOOK, 0, 2 * N_FORECAST)
+        return EpisodePlan(
+            plan.explore, *(max(int(kept * n), low) for n, low in zip(numbers, least, strict=True))
+        )
 
     def curve(self, name: str, make: Callable[[], Curve]) -> Curve:
         """Returns a curve that is kept."""
@@ -336,7 +337,10 @@ class _Work:
                 returns(player.play(policy, budgets[which], first), player.gamma), which, N_FORECAST
             ),
         )
-        half = stdtrit(np.maximum(curve.counts - 1, 1), 0.975)
+        n_free = curve.counts - 1
+        if n_free.min() < _FEW:
+            curve, n_free = curve.pooled(), np.full(N_FORECAST, n_free.sum())
+        half = stdtrit(np.maximum(n_free, 1), 0.975)
         return _forecast(budgets, curve, half, int(curve.counts.sum()), is_played=True)
 
     def check_log(
@@ -395,7 +399,7 @@ class _Work:
         if not best.dial.has_settled:
             self.note("time ran out before the values of the dial had settled: give more minutes")
         low, high = told.rising()[[0, -1]]
-        seconds = time.monotonic() - self._begin
+        seconds = self.shelf.seconds
         text = (
             f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes in {seconds:.0f} s. "
             f"States: {nature.states}. Horizon: {nature.horizon}. Budgets from {low:.4g} to "

@@ -67,16 +67,6 @@ def explored(
     shelf: Shelf,
     on_progress: Callable[[float, str], None],
     on_note: Callable[[str], None],
-) -> TransitionBatch:
-    """Returns the episodes of all rounds: the batch of `paced_rounds`."""
-    return paced_rounds(how, shelf, on_progress, on_note).batch
-
-
-def paced_rounds(
-    how: Expedition,
-    shelf: Shelf,
-    on_progress: Callable[[float, str], None],
-    on_note: Callable[[str], None],
 ) -> Explored:
     """Returns the episodes of all rounds, and how long one takes.
 

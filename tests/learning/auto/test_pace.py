@@ -13,7 +13,7 @@ from bmdp import EnvError
 from bmdp.envs.slots import BatchedSlots, find_spec
 from bmdp.learn.auto import by_time, paced
 from bmdp.learn.evidence import Player
-from bmdp.learn.expedition import Expedition, explored, paced_rounds
+from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.shelf import Shelf
 from bmdp.storage import arrays_hash
 from training import Killed
@@ -63,7 +63,7 @@ def explore(seconds, clock, *, n_episodes=300, folder=None, told=None, **setting
     notes, texts = [], []
     how = Expedition(Player(ticking(clock, **settings), 1.0, 0), n_episodes, seconds, "cpu")
     on_progress = told or (lambda share, text: texts.append(text))
-    batch = explored(how, Shelf(folder, now=clock), on_progress, notes.append)
+    batch = explored(how, Shelf(folder, now=clock), on_progress, notes.append).batch
     return batch, notes, texts
 
 
@@ -114,7 +114,7 @@ def test_the_first_episodes_are_those_of_one_call(monkeypatch):
 
 def test_the_pace_is_that_of_the_last_round():
     how = Expedition(Player(ticking(clock := Clock(), step=0.125), 1.0, 0), 300, 60.0, "cpu")
-    found = paced_rounds(how, Shelf(None, now=clock), lambda share, text: None, lambda note: None)
+    found = explored(how, Shelf(None, now=clock), lambda share, text: None, lambda note: None)
     assert found.pace == pytest.approx(0.625)
 
 
