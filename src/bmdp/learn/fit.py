@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -66,6 +67,11 @@ class Iterations:
         settled: stops when values will change by less than this share of their mean.
         stop_loss: stops when the squared error of the old model on the new targets is at most this
             (the paper's rule); 0 for never.
+        traces: whether a target follows its episode for as long as the log does what the values
+            call best (Watkins, 1989), and takes the model's value from there on. Then a reward
+            reaches many steps back in one iteration, and steps that are followed are not blurred
+            by the regressor. It needs whole episodes, all heads as prices, and one choice for all
+            models; where these are missing every target is of one step.
 
     >>> Iterations().most(gamma=0.99), Iterations().most(gamma=1.0), Iterations(12).most(1.0)
     (528, 100, 12)
@@ -74,6 +80,7 @@ class Iterations:
     n: int | None = None
     settled: float = 0.01
     stop_loss: float = 0.0
+    traces: bool = False
 
     def __post_init__(self) -> None:
         if self.n is not None:
@@ -137,6 +144,7 @@ class Values(NamedTuple):
 
     values: Tensor  # [n, L, 2], of (V_r, V_c), in scaled units
     n_infeasible: int = 0  # of n * L
+    actions: Tensor | None = None  # [n, L], the best ones, where one action is played
 
 
 class Source(NamedTuple):
@@ -236,6 +244,38 @@ def bootstrap_targets(paid: Tensor, going: Tensor, worth: Tensor | None, gamma: 
     return targets
 
 
+def traced_targets(targets: Tensor, worth: Tensor, kept: Tensor, gamma: Tensor) -> Tensor:
+    """Targets that follow their episodes for as long as these do what is best.
+
+        y_i  <-  y_i + gamma * (y_i+1 - V(s'_i))   where row i + 1 is kept, the last row first.
+
+    Args:
+        targets: `[n, L, 2]`, of one step.
+        worth: `[n, L, 2]`, V(s') in them.
+        kept: `[n, L]`, whether the next row goes on from s' and does what is best there.
+        gamma: `[2]`, discounts of rewards and of costs.
+
+    >>> targets, worth = torch.tensor([[[1.0, 0.0]], [[4.0, 2.0]]]), torch.zeros((2, 1, 2))
+    >>> kept = torch.tensor([[True], [False]])
+    >>> traced_targets(targets, worth, kept, torch.tensor([0.5, 0.5])).tolist()
+    [[[3.0, 1.0]], [[4.0, 2.0]]]
+    """
+    found = targets.cpu().numpy().copy()
+    discounts = gamma.cpu().numpy()
+    _follow(found, worth.cpu().numpy(), kept.cpu().numpy(), discounts)
+    return torch.from_numpy(found).to(targets.device)
+
+
+@njit(cache=True)
+def _follow(targets, worth, kept, gamma):  # type: ignore[no-untyped-def]
+    for i in range(len(targets) - 2, -1, -1):
+        for head in range(targets.shape[1]):
+            if kept[i, head]:
+                for k in range(2):
+                    more = targets[i + 1, head, k] - worth[i, head, k]
+                    targets[i, head, k] += gamma[k] * more
+
+
 def fit_q(  # noqa: PLR0913
     batch: TransitionBatch,
     regressor: Regressor,
@@ -293,6 +333,7 @@ def fit_q(  # noqa: PLR0913
         paid = own.paid.expand(-1, labels.shape[-1], -1)
         following = None if worth is None else worth.values
         targets = bootstrap_targets(paid, own.going, following, fit.discounts)
+        targets = fit.traced(targets, own, worth)
         # Algorithm 2: Q_k+1 is their regression on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
@@ -470,6 +511,8 @@ class Fit:
             )
         )
         self.discounts = torch.tensor(gammas, dtype=torch.float32, device=device)
+        self._follows = self._followed()
+        self._next_actions = torch.tensor(np.roll(self._rows.actions, -1), device=device)
         self._sets: dict[str, SetRows] = {}
         self._next: dict[str, NextStates] = {}
         starts = batch.starts()
@@ -528,7 +571,7 @@ class Fit:
         if len(states.states) == 0:
             return None, (0.0, 0.0)
         value = next_values(self._source(source, states))
-        found, n_infeasible, forward, frontier = [], 0, 0.0, 0.0
+        found, chosen, n_infeasible, forward, frontier = [], [], 0, 0.0, 0.0
         asked = labels
         if labels.ndim > 1:
             positions = torch.from_numpy(own.rows.positions).to(self.device)
@@ -541,14 +584,44 @@ class Fit:
             of_part = asked if asked.ndim == 1 else asked[part]
             valued = value(values, states.known[part], of_part, part)
             found.append(valued.values)
+            if valued.actions is not None:
+                chosen.append(valued.actions)
             n_infeasible += valued.n_infeasible
             self._wait()
             frontier += time.perf_counter() - at
         joined = torch.cat(found) if len(found) > 1 else found[0]
+        actions = torch.cat(chosen) if chosen else None
         if states.which is not None:
             n_infeasible = n_infeasible * len(states.which) // len(joined)
             joined = joined[states.which]
-        return Values(joined, n_infeasible), (forward, frontier)
+            actions = None if actions is None else actions[states.which]
+        return Values(joined, n_infeasible, actions), (forward, frontier)
+
+    def traced(self, targets: Tensor, own: SetRows, worth: Values | None) -> Tensor:
+        """Targets `[n, L, 2]` that follow episodes, if that is asked for and they are known."""
+        if self._follows is None or worth is None or worth.actions is None:
+            return targets
+        values = torch.zeros_like(targets)
+        values[own.going] = worth.values
+        best = torch.full(targets.shape[:2], -1, device=self.device)
+        best[own.going] = worth.actions.long()
+        kept = self._follows[:, None] & (best == self._next_actions[:, None])
+        return traced_targets(targets, values, kept, self.discounts)
+
+    def _followed(self) -> Tensor | None:
+        """Whether the next row of the batch goes on from each row, `[N]`."""
+        batch, has_traces = self.batch, getattr(self.schedule, "traces", False)
+        is_merged = len(self._rows.actions) < len(batch)
+        if not has_traces or is_merged or batch.episode is None or batch.step is None:
+            return None
+        follows = np.zeros(len(batch), np.bool_)
+        follows[:-1] = (
+            (batch.episode[1:] == batch.episode[:-1])
+            & (batch.step[1:] == batch.step[:-1] + 1)
+            & ~batch.terminal[:-1]
+            & (batch.next_state[:-1] == batch.state[1:]).reshape(len(batch) - 1, -1).all(axis=1)
+        )
+        return torch.from_numpy(follows).to(self.device)
 
     def _source(self, step: int, states: NextStates) -> Source:
         """The models of a step, and what they say at a sample of states."""
@@ -617,7 +690,8 @@ class Fit:
         now = float(shares.max())
         gamma = max(self.gammas)
         slowest = max(0.99, gamma) if gamma < 1 else 0.99
-        rate = min(slowest, max(gamma if gamma < 1 else 0.9, now / change if change else 0.0))
+        fastest = gamma if gamma < 1 and self._follows is None else 0.9
+        rate = min(slowest, max(fastest, now / change if change else 0.0))
         left = now * rate / (1 - rate)
         return now, left, left <= self.schedule.settled
 

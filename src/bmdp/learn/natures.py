@@ -240,9 +240,10 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
     there, that is their end where what would follow still counts, by the discount.
     """
     n_states = _few_states(batch.state)
-    endless = Iterations()
+    traces = n_states is None  # cells of a table blur nothing, and are quick
+    endless = Iterations(traces=traces)
     if 0 < gamma < 1:
-        endless = Iterations(math.ceil(math.log(_LEFT) / math.log(gamma)))
+        endless = Iterations(math.ceil(math.log(_LEFT) / math.log(gamma)), traces=traces)
     if batch.step is None:
         return Nature(n_states, None, 0, endless)
     n_steps = int(batch.step.max()) + 1
@@ -255,7 +256,7 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
         return Nature(n_states, None, 0, endless)
     if n_steps <= MOST_STEPS or (n_states or np.inf) * n_steps <= _MOST_CELLS:
         return Nature(n_states, n_steps, 0, Backward())
-    return Nature(n_states, n_steps, n_steps, Iterations(n_steps + 1))
+    return Nature(n_states, n_steps, n_steps, Iterations(n_steps + 1, traces=traces))
 
 
 def _few_states(states: NDArray[Any]) -> int | None:

@@ -88,14 +88,16 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
             heads = asked.long()
             if choosing.device.type == "cpu":
                 found = np.empty((len(choosing), *heads.shape[-1:], 2), np.float32)
+                chosen = np.empty(found.shape[:2], np.int32)
                 at = heads.expand(len(choosing), -1).numpy()
                 both = choosing.numpy(), valuing.numpy()
-                _fill_priced(*both, scaled.numpy(), at, tolerance, found)
-                return Values(torch.from_numpy(found))
+                _fill_priced(*both, scaled.numpy(), at, tolerance, found, chosen)
+                return Values(torch.from_numpy(found), actions=torch.from_numpy(chosen))
             q_r, q_c = choosing[..., heads].unbind(1)
             actions = best_actions(q_r, q_c, scaled[heads], tolerance)  # [n, L]
             which = actions[:, None, None].expand(-1, 2, 1, -1)
-            return Values(valuing[..., heads].gather(2, which)[:, :, 0].movedim(1, 2))
+            valued = valuing[..., heads].gather(2, which)[:, :, 0].movedim(1, 2)
+            return Values(valued, actions=actions)
 
         return _checked(greedy, caution)
 
@@ -103,8 +105,8 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
 
 
 @njit(cache=True)
-def _fill_priced(choosing, valuing, prices, heads, tolerance, found):  # type: ignore[no-untyped-def]
-    """Fills in values `[n, L, 2]` of the actions that `best_actions` chooses, in one pass."""
+def _fill_priced(choosing, valuing, prices, heads, tolerance, found, chosen):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Fills in the actions `[n, L]` that `best_actions` chooses, and their values `[n, L, 2]`."""
     n_actions = choosing.shape[2]
     for i in range(len(choosing)):
         for column in range(heads.shape[1]):
@@ -119,6 +121,7 @@ def _fill_priced(choosing, valuing, prices, heads, tolerance, found):  # type: i
                     worth -= price * cost
                 if cost <= most and worth > highest:
                     best, highest = action, worth
+            chosen[i, column] = best
             found[i, column, 0] = valuing[i, 0, best, head]
             found[i, column, 1] = valuing[i, 1, best, head]
 

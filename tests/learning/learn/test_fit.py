@@ -28,6 +28,7 @@ from bmdp.learn.fit import (
     bootstrap_targets,
     equal_rows,
     told_by_step,
+    traced_targets,
 )
 from bmdp.learn.learners import schedule_of
 from bmdp.learn.runs import FitKeeper
@@ -235,6 +236,99 @@ def test_the_paper_stops_when_targets_no_longer_change():
     assert len(records) == 2
     assert records[-1].is_last
     assert records[-1].last_loss is None  # nothing was fitted
+
+
+# Traces
+
+LENGTH = 60
+FOLLOWED = LagrangianConfig(
+    gamma=0.9,
+    prices=(0.0, 20.0),
+    model=TableModel(),
+    ensemble=1,
+    schedule=Iterations(6, settled=0.0, traces=True),
+)
+
+
+def followed_by_hand(targets, worth, kept, gamma):
+    """Each row by itself: what is earned until the first row that is not kept."""
+    found = targets.clone()
+    for i, head in np.ndindex(kept.shape):
+        row, discount = i, torch.ones(2)
+        while kept[row, head]:
+            discount = discount * gamma
+            found[i, head] += discount * (targets[row + 1, head] - worth[row, head])
+            row += 1
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_traced_targets_follow_rows_until_one_is_not_kept(seed):
+    generator = torch.Generator().manual_seed(seed)
+    targets, worth = torch.randn((2, 40, 3, 2), generator=generator)
+    kept = torch.rand((40, 3), generator=generator) < 0.7
+    kept[-1] = False
+    gamma = torch.tensor([0.9, 0.5])
+    found = traced_targets(targets, worth, kept, gamma)
+    torch.testing.assert_close(found, followed_by_hand(targets, worth, kept, gamma))
+
+
+def way(**columns):
+    """A way of 60 steps to a reward of 10 at cost 3; each state has another end, of -1 at cost 1.
+
+    The first episode goes all the way, each other one takes one of the ends at once.
+    """
+    places = np.concatenate((np.arange(LENGTH), np.arange(LENGTH)))
+    ends = np.arange(2 * LENGTH) >= LENGTH
+    log = {
+        "state": places.astype(float),
+        "action": ends.astype(int),
+        "reward": np.where(ends, -1.0, 10.0 * (places == LENGTH - 1)),
+        "cost": np.where(ends, 1.0, 3.0 * (places == LENGTH - 1)),
+        "next_state": places + 1.0,
+        "terminal": ends | (places == LENGTH - 1),
+        "episode": np.where(ends, places + 1, 0),
+        "step": np.where(ends, 0, places),
+    }
+    return TransitionBatch(**{**log, **columns})
+
+
+def values_on_the_way(log, **changes):
+    policy = LagrangianFTQ(replace(FOLLOWED, **changes)).fit(log, seed=0, device="cpu")
+    q_r, q_c = policy.dial.q_function(np.arange(LENGTH)[:, None].astype(float))
+    return q_r[:, 0], q_c[:, 0]  # of going on, [S, prices]
+
+
+def exact_on_the_way():
+    """Values of going on, from the last state to the first."""
+    q_r, q_c = np.zeros((2, LENGTH, 2))
+    q_r[-1], q_c[-1] = 10, 3
+    for place in range(LENGTH - 2, -1, -1):
+        for head, price in enumerate((20.0, 0.0)):
+            goes_on = q_r[place + 1, head] - price * q_c[place + 1, head] > -1 - price
+            q_r[place, head] = 0.9 * (q_r[place + 1, head] if goes_on else -1.0)
+            q_c[place, head] = 0.9 * (q_c[place + 1, head] if goes_on else 1.0)
+    return q_r, q_c
+
+
+def test_with_traces_few_iterations_reach_what_many_of_one_step_do():
+    exact, found = exact_on_the_way(), values_on_the_way(way())
+    np.testing.assert_allclose(found, exact, atol=1e-5)
+    plain = values_on_the_way(way(), schedule=Iterations(LENGTH + 5, settled=0.0))
+    np.testing.assert_allclose(plain, exact, atol=1e-5)
+    short = values_on_the_way(way(), schedule=Iterations(6, settled=0.0))
+    assert np.abs(np.subtract(short, exact)).max() > 0.5
+
+
+@pytest.mark.parametrize(
+    "log",
+    [way(episode=None), way(step=None), way(next_state=np.full(2 * LENGTH, -1.0))],
+    ids=["no episodes", "no steps", "rows that do not go on from each other"],
+)
+def test_rows_that_do_not_go_on_from_each_other_are_not_followed(log):
+    traced = values_on_the_way(log)
+    plain = values_on_the_way(log, schedule=Iterations(6, settled=0.0))
+    assert np.array_equal(traced, plain)
 
 
 # Backwards, against backups
