@@ -55,11 +55,13 @@ _LEAST = 20  # episodes from which on some are held out
 _MOST_STEPS = 800_000  # that are played for evidence
 _FEW = 10  # episodes of a budget, below which their deviation is not known
 _LEAST_LOOK = 8  # episodes by which a candidate is judged
-_FOR_EVIDENCE = 0.3  # share of the time that evidence takes, at most
+_FOR_EVIDENCE = 0.2  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
-_FOR_EACH = 0.15  # share of the time that a candidate may take
+_FOR_EXPLORING = 0.25  # share of the time that exploring may take
+_FOR_PRICES = 0.05  # share of the time that placing prices may take
+_FOR_EACH = 0.08  # share of the time that a candidate may take
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
-_LATEST = 0.5  # share of the time after which no further candidate is begun
+_LATEST = 0.4  # share of the time after which no further candidate is begun
 
 OnProgress = Callable[[float, str], None]
 """Called with the share that is done, and with what goes on."""
@@ -130,7 +132,7 @@ def fit_env(
     work = _Work(terms, shelf, on_progress)
     player = Player(spec, terms.gamma, terms.seed, terms.workers)
     plan = EpisodePlan.of(episodes)
-    how = Expedition(player, plan.explore, 0.4 * 60 * terms.minutes, terms.device)
+    how = Expedition(player, plan.explore, _FOR_EXPLORING * 60 * terms.minutes, terms.device)
     found = explored(how, shelf, lambda share, text: work.tell(0.4 * share, text), work.note)
     nature = nature_of(found.batch, terms.gamma)
     batch = nature.ended(found.batch)
@@ -179,13 +181,13 @@ class EpisodePlan:
 
     @classmethod
     def of(cls, episodes: int | None) -> EpisodePlan:
-        """Shares of a number of episodes; without one, five thousand and more for evidence.
+        """Shares of a number of episodes; without one, ten thousand and more for evidence.
 
         >>> EpisodePlan.of(1000)
         EpisodePlan(explore=550, look=30, choose=250, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(5_000, 500, 20_000, 15_000, 1_100)
+            return cls(10_000, 500, 20_000, 15_000, 1_100)
         return cls(*(int(share * episodes) for share in (0.55, 0.03, 0.25, 0.1, 0.1)))
 
     @property
@@ -246,7 +248,7 @@ class _Work:
     def tried(self, lesson: Lesson, judged: Callable[[Dial], Curve]) -> list[_Tried]:
         """Learns candidates, and returns them with their evidence, those to prefer first."""
         self.tell(0.4, "placing prices")
-        seconds = _FOR_EACH * 60 * self.terms.minutes
+        seconds = _FOR_PRICES * 60 * self.terms.minutes
         lesson = replace(lesson, batch=_within(lesson.batch, lesson))
         prices = self.shelf.numbers(
             "prices", lambda: {"found": placed_prices(lesson, seconds=seconds)}

@@ -3,7 +3,7 @@
 The first round plays at random, with actions held for a step, for a few, and for many: some goals
 are reached by steadiness alone. Every later one plays by prices that were learned from all rounds
 before it, a third of it as they are, a third with held random actions, and a third with a bonus for
-what was rarely tried (Strehl and Littman, 2008).
+what was rarely tried (Strehl and Littman, 2008); of late rounds, two thirds as they are.
 
 The first episodes tell the pace of the simulator. If it is too slow for all episodes, there are as
 many as can be played in time, in fewer rounds if these would be small.
@@ -26,6 +26,7 @@ from bmdp.envs.slots import open_slots
 from bmdp.learn.candidates import Lesson, learned, placed_prices, played, promised, quick_recipe
 from bmdp.learn.evidence import Player
 from bmdp.learn.explore import with_bonus
+from bmdp.learn.fit import Backward
 from bmdp.learn.natures import nature_of, refined_prices, returns, some_episodes
 from bmdp.learn.shelf import Numbers, Shelf
 from bmdp.policies.exploring import ExploringPolicy
@@ -34,7 +35,9 @@ from bmdp.policies.random import UniformPolicy
 _ROUNDS = (0.1, 0.1, 0.1, 0.1, 0.12, 0.14, 0.16, 0.18)  # shares of the episodes
 _HOLDS = (1, 4, 16)  # steps for which random actions are held, of the first round
 _MOST_ROWS = 400_000  # of all rounds
-_MOST_LEARNED = 15_000  # rows that explorers learn from, where states are many
+_MOST_OF_NUMBERS = 80_000  # rows of all rounds, where states are many and steps are known
+_MOST_LEARNED = 15_000  # rows that explorers iterate over, where states are many
+_LATE = 0.35  # share of the episodes after which most are played as prices say
 _N_PRICES = 10
 _FOR_PACE = 0.1  # share of the time in which the pace is found out
 _PLAYED = 0.7  # share of the time in which episodes are played; the rest is for learning
@@ -143,7 +146,7 @@ class _Journey:
         by_time, by_rows = self._left(done), np.inf
         if self.batches:
             rows = sum(map(len, self.batches))
-            by_rows = max(0.0, _MOST_ROWS - rows) / (rows / done)
+            by_rows = max(0.0, self._most_rows() - rows) / (rows / done)
         n, is_slow = planned, done + by_time < how.n_episodes
         if is_slow:
             left = by_time if number else by_time + done
@@ -157,6 +160,12 @@ class _Journey:
             "all": float(min(how.n_episodes, max(1.0, done + min(by_time, by_rows)))),
             "is_slow": float(is_slow and n <= by_rows),
         }
+
+    def _most_rows(self) -> int:
+        """Rows of all rounds that can be learned from in time."""
+        nature = nature_of(TransitionBatch.concatenate(self.batches), self.how.player.gamma)
+        has_steps = isinstance(nature.schedule, Backward)
+        return _MOST_OF_NUMBERS if nature.n_states is None and has_steps else _MOST_ROWS
 
     def _growth(self) -> float:
         """The longest random episode over the mean: learned policies may last as long."""
@@ -293,18 +302,20 @@ def _plan(
         for dial, floor, hold in ((plain, 0.1, 1), (plain, 0.2, 4), (bold, 0.05, 1))
     ]
     rng = lesson.generator(f"auto/explore/prices/{first}")
-    numbers = [rng.integers(len(prices), size=size).astype(np.float64) for size in _thirds(n)]
+    is_late = first >= _LATE * how.n_episodes
+    sizes = (n - 2 * (n // 6), n // 6, n // 6) if is_late else _thirds(n)
+    numbers = [rng.integers(len(prices), size=size).astype(np.float64) for size in sizes]
     if len(prices) > 1:
         prices = refined_prices(prices, promised(plain, lesson)[:, 0], _N_PRICES)
     return list(_parts(policies, numbers, first)), prices
 
 
 def _lesson(how: Expedition, batch: TransitionBatch, first: int) -> Lesson:
-    """All that was seen, or a part of it where states are many."""
+    """All that was seen, or a part of it where it is iterated over and states are many."""
     gamma, seed = how.player.gamma, how.player.seed
     nature = nature_of(batch, gamma)
     lesson = Lesson(nature.ended(batch), nature, gamma, seed, how.device)
-    if nature.n_states is not None:
+    if nature.n_states is not None or isinstance(nature.schedule, Backward):
         return lesson
     rng = lesson.generator(f"auto/explore/rows/{first}")
     return replace(lesson, batch=some_episodes(lesson.batch, _MOST_LEARNED, rng))

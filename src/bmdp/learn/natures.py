@@ -24,7 +24,7 @@ from bmdp.randomness import named_generator
 MOST_STEPS = 60
 """Steps of an episode that have models of their own, at most; longer ones show the step."""
 
-_MOST_STATES = 5_000  # states that are few
+_MOST_STATES = 50_000  # states that are few
 _LEFT = 5e-4  # discount after the last iteration
 _NOTHING = 0.003  # share of the range of costs that is not worth saving
 _CLOSE = 0.02  # logarithms of prices that are the same
