@@ -34,7 +34,7 @@ from bmdp.learn.candidates import (
     placed_prices,
     recipes,
 )
-from bmdp.learn.evidence import Curve, Player, Spread
+from bmdp.learn.evidence import Curve, Judge, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
@@ -60,6 +60,7 @@ _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
+_FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
 _LATEST = 0.4  # share of the time after which no further candidate is begun
 
@@ -97,7 +98,7 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
             "are what the models themselves expect"
         )
     lesson = Lesson(learned_from, nature, terms.gamma, terms.seed, terms.device)
-    judge = judge_of(nature)
+    judge = Judge(judge_of(nature), _FOR_JUDGING * 60 * terms.minutes)
     parts = {"held-out": _within(held_out, lesson), "all": _within(batch, lesson)}
     found: dict[str, Curve] = {}
 

@@ -150,6 +150,7 @@ class Terms(NamedTuple):
     seed: int
     device: str
     schedule: Schedule | None
+    seconds: float = np.inf  # after which iterations end, whether values have settled or not
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +180,7 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
         counts_steps = getattr(policy, "n_steps", 2) > 1
         schedule = Backward() if counts_steps else _UNTIL_SETTLED
     shown = _Clock(batch) if isinstance(schedule, Backward) else as_it_is
+    begin = time.perf_counter()
     iterations = fit_q(
         batch,
         terms.model,
@@ -190,6 +192,7 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
         seed=terms.seed,
         device=terms.device,
         bounded=True,
+        until=lambda: time.perf_counter() - begin > terms.seconds,
     )
     *_, last = iterations
     return Evaluated(policy, terms.heads, last.fit)

@@ -15,7 +15,7 @@ simple ones come first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -136,14 +136,22 @@ def chosen(curves: Sequence[Curve]) -> int:
     return int(np.flatnonzero(values >= values.max() - little(curves))[0])
 
 
-def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> Curve:
+@dataclass(frozen=True)
+class Judge:
+    """The regressor of evaluations, and the seconds that each may take."""
+
+    model: Regressor
+    seconds: float = np.inf
+
+
+def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> Curve:
     """Returns the curve of a dial by a fitted evaluation.
 
     Args:
         dial: whose members are evaluated.
         batch: transitions of whole episodes.
         lesson: for discount, nature, seed and device.
-        judge: the regressor of values.
+        judge: how values are learned.
     """
     found = _evaluated(dial, batch, lesson, judge)
     return bare_curve(found, np.full(len(found), float(len(batch.starts()))))
@@ -160,15 +168,16 @@ def promised_curve(dial: Dial, lesson: Lesson) -> Curve:
     return bare_curve(found, np.zeros(len(found)))
 
 
-def left_out(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> FloatArray:
+def left_out(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> FloatArray:
     """Returns costs and rewards `[K, M, 2]` with each of K groups of episodes left out in turn."""
     n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
     n_groups = min(N_GROUPS, n_episodes)
     if n_groups == 1:  # nothing can be left out: errors are not known
         return _evaluated(dial, batch, lesson, judge)[None]
     groups = batch.folds(n_groups, lesson.generator("auto/groups"))
+    each = replace(judge, seconds=judge.seconds / n_groups)
     return np.stack(
-        [_evaluated(dial, batch.take(groups != g), lesson, judge) for g in range(n_groups)]
+        [_evaluated(dial, batch.take(groups != g), lesson, each) for g in range(n_groups)]
     )
 
 
@@ -183,12 +192,12 @@ def jackknife_error(repeats: FloatArray) -> FloatArray:
     return error
 
 
-def _evaluated(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Regressor) -> FloatArray:
+def _evaluated(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> FloatArray:
     """Costs and rewards of the members, `[M, 2]`."""
     nature = lesson.nature
     shown = nature.shown(batch)
-    discounts = lesson.gamma, lesson.gamma
-    terms = Terms(judge, dial.members, discounts, lesson.seed, lesson.device, nature.schedule)
+    discounts, how = (lesson.gamma, lesson.gamma), (lesson.seed, lesson.device, nature.schedule)
+    terms = Terms(judge.model, dial.members, discounts, *how, judge.seconds)
     evaluated = evaluate_policy(dial.policy, shown, terms)
     worth = evaluated.worth(shown.state[shown.starts()], dial.members).mean(axis=0)  # [M, 2]
     found: FloatArray = worth[:, ::-1].astype(np.float64)

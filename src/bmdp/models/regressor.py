@@ -345,10 +345,15 @@ class Averager(QModel):
             self._grams[key] = total(
                 self.grams(member, p.rows, p.actions, p.weights) for p in self._parts[key]
             )
-        return self._grams[key], total(
-            self.moments(member, p.rows, p.actions, _times(values[p.places].double(), p.weights))
+        chunks = (
+            (p.rows, p.actions, _times(values[p.places].double(), p.weights))
             for p in self._parts[key]
         )
+        return self._grams[key], self.summed(member, chunks)
+
+    def summed(self, member: int, chunks: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+        """Moments of all chunks of embedded rows, actions and targets."""
+        return total(self.moments(member, *chunk) for chunk in chunks)
 
     def _part(self, rows: RowSet, places: Tensor) -> Part:
         """Some rows of a set."""

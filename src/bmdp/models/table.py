@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -87,24 +88,29 @@ class TableQ(Averager):
         return counts.double()
 
     def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+        """Those of one chunk."""
+        return self.summed(member, [(rows, actions, targets)])
+
+    def summed(self, member: int, chunks: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
         """Sums of targets of each cell and action, `[cells * A, 2, H]`."""
-        pairs = rows * self.sizes.n_actions + actions
-        total = targets.new_zeros((self.seen.numel(), *targets.shape[1:]))
-        return total.index_add_(0, pairs, targets)
+        shape = self.seen.numel(), 2, len(self.sizes.heads)
+        total = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        for rows, actions, targets in chunks:
+            total.index_add_(0, rows * self.sizes.n_actions + actions, targets)
+        return total
 
     def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
         """Takes means: of the member's rows, of all rows of the pair, or of the action."""
-        n_actions = self.sizes.n_actions
-        count, total = (sum(column) for column in zip(*sums, strict=True))
-        by_action = (
-            total.view(-1, n_actions, *total.shape[1:]).sum(0)
-            / count.view(-1, n_actions).sum(0).clamp(min=1)[:, None, None]
+        shape = -1, self.sizes.n_actions, 2, len(self.sizes.heads)
+        own = [(count.view(shape[:2]), total.view(shape)) for count, total in sums]
+        count, total = (
+            own[0] if len(own) == 1 else (sum(column) for column in zip(*own, strict=True))
         )
-        overall = total.sum(0) / count.sum()
-        by_action[count.view(-1, n_actions).sum(0) == 0] = overall
-        pooled = _mean(total, count, by_action.repeat(len(count) // n_actions, 1, 1))
-        for member, (own, sum_of) in enumerate(sums):
-            means = _mean(sum_of, own, pooled).view(-1, n_actions, *total.shape[1:])
+        by_action = total.sum(0) / count.sum(0).clamp(min=1)[:, None, None]
+        by_action[count.sum(0) == 0] = total.sum((0, 1)) / count.sum()
+        pooled = _mean(total, count, by_action)
+        for member, (counted, added) in enumerate(own):
+            means = pooled if len(own) == 1 else _mean(added, counted, pooled)
             self.table[member, step] = means.transpose(1, 2)
 
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
@@ -124,9 +130,11 @@ class TableQ(Averager):
 
 
 def _mean(total: Tensor, count: Tensor, otherwise: Tensor) -> Tensor:
-    """Means of sums `[K, 2, H]` over counts `[K]`; where nothing was counted, something else."""
-    means = total / count.clamp(min=1)[:, None, None]
-    return torch.where((count > 0)[:, None, None], means, otherwise)
+    """Means of sums `[C, A, 2, H]` over counts `[C, A]`; something else where there are none."""
+    means = total / count.clamp(min=1)[:, :, None, None]
+    is_empty = count == 0
+    means[is_empty] = otherwise.expand_as(means)[is_empty]
+    return means
 
 
 def keys_of(states: Tensor) -> Tensor:
