@@ -61,6 +61,7 @@ _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
+_SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
 _LATEST = 0.4  # share of the time after which no further candidate is begun
 
@@ -188,7 +189,7 @@ class EpisodePlan:
         EpisodePlan(explore=550, look=30, choose=250, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(10_000, 500, 20_000, 15_000, 1_100)
+            return cls(10_000, 500, 20_000, 40_000, 1_100)
         return cls(*(int(share * episodes) for share in (0.55, 0.03, 0.25, 0.1, 0.1)))
 
     @property
@@ -376,7 +377,8 @@ class _Work:
 
     def _check_forecast(self, forecast: Forecast) -> None:
         reached = np.maximum(forecast.budgets, forecast.cost.min())
-        over = forecast.cost_low - reached
+        low = forecast.cost - _SURE * (forecast.cost - forecast.cost_low)
+        over = low - reached
         worst = int(np.argmax(over))
         far = forecast.cost[worst] - reached[worst] > _FAR * np.abs(forecast.cost).max()
         if over[worst] > 0 and far:

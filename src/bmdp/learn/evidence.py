@@ -39,6 +39,8 @@ N_GROUPS = 5
 _N_BUDGETS = 21  # at which curves are compared
 _STEEP = 3.0  # mean slopes that overspending costs
 _LITTLE = 0.005  # share of the range of rewards that makes no difference
+_ALIKE = 0.15  # share of the range of members over which a model errs alike
+_OWN = 0.1  # share of its error that is of a member alone
 _SAME = 1e-3  # share of the largest value by which the same may differ
 _NEAREST, _N_ASKED = 50, 2_000  # rows near a state, and states at which a policy is asked
 
@@ -262,8 +264,9 @@ class Spread:
 def blended(model: Curve, measured: Curve, spread: Spread, doubt: float) -> Curve:
     """Returns what a model says of members, corrected by what was measured.
 
-    One factor for all members comes first, since a model errs alike on neighbours; then each member
-    is the mean of both, by their precision.
+    One factor for all members comes first. Then each member is the mean of both, by their precision
+    and by that of its neighbours, since a model errs alike on members that are alike (a Gaussian
+    process over what the model says).
 
     Args:
         model: costs and rewards.
@@ -298,11 +301,13 @@ def _corrected(
     usual = len(model) + 3 * np.sqrt(2 * len(model))  # squares of mere noise add up to no more
     excess = max(0.0, ((weights * (measured - prior) ** 2).sum() - usual) / total)
     sd = np.hypot(sd, np.sqrt(excess) * np.abs(prior))
-    share = sd**2 / (sd**2 + error**2)
-    left = np.hypot(
-        np.sqrt(share) * error, np.abs(prior) * np.sqrt(trust * noise / (trust + noise))
-    )
-    return prior + share * (measured - prior), np.minimum(left, error)
+    apart = np.subtract.outer(model, model) / (_ALIKE * np.ptp(model) or 1.0)
+    likeness = (1 - _OWN) * np.exp(-(apart**2) / 2) + _OWN * np.eye(len(model))
+    covariance = np.outer(sd, sd) * likeness
+    gain = np.linalg.solve(covariance + np.diag(error**2), covariance).T
+    known = np.sqrt(np.maximum(np.diag(covariance - gain @ covariance), 0.0))
+    left = np.hypot(known, np.abs(prior) * np.sqrt(trust * noise / (trust + noise)))
+    return prior + gain @ (measured - prior), np.minimum(left, error)
 
 
 def handed_over(dial: Dial, curve: Curve, nature: Nature) -> MultiplierPolicy | Portfolio:

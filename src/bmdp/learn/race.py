@@ -98,6 +98,7 @@ class Runner:
         """The curve that is known, with a group of episodes left out or not."""
         _, kind = alike(self.model)
         measured = self.tally.curve(without).take(kind)
+        measured = replace(measured, counts=measured.counts / np.bincount(kind)[kind])
         return blended(self.model, measured, spread, _DOUBT)
 
 

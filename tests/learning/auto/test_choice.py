@@ -206,3 +206,18 @@ def test_a_curve_is_like_itself_alone():
     one = curve(COSTS, 4 * COSTS)
     assert one.is_like(curve(COSTS, 4.001 * COSTS))
     assert not one.is_like(curve(COSTS, 4.1 * COSTS))
+
+
+def test_neighbours_tell_how_far_a_model_is_off():
+    """It overrates cheap members and underrates dear ones; costs are counted in 600 episodes each."""
+    rng = np.random.default_rng(0)
+    model = np.linspace(0.001, 0.45, 24)
+    true, n, errors = model * (1.1 - 0.25 * model / model.max()), np.full(24, 600.0), []
+    for _ in range(100):
+        counted = rng.poisson(true * n) / n
+        measured = bare_curve(np.column_stack((counted, counted)), n)
+        found = blended(curve(model, model), measured, Spread(1.0, 1.0), 0.05)
+        errors.append((found.cost - true, counted - true, model - true))
+    ours, alone, promised = np.sqrt(np.mean(np.square(errors), axis=(0, 2)))
+    assert ours < alone / 2
+    assert ours < promised / 2
