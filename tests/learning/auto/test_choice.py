@@ -209,7 +209,7 @@ def test_a_curve_is_like_itself_alone():
 
 
 def test_neighbours_tell_how_far_a_model_is_off():
-    """It overrates cheap members and underrates dear ones; costs are counted in 600 episodes each."""
+    """It underrates cheap members, and overrates dear ones; each was played 600 times."""
     rng = np.random.default_rng(0)
     model = np.linspace(0.001, 0.45, 24)
     true, n, errors = model * (1.1 - 0.25 * model / model.max()), np.full(24, 600.0), []
