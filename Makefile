@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETTINGS := pyproject.toml constraints.txt
 WORKERS ?= 2
-UNCOMPILED := tests/unit/frontier tests/unit/exact/test_minkowski.py tests/unit/envs/test_kernels.py
+# A worker does files from top to bottom, so that fixtures are made once; who is done takes some of
+# another's.
+SIDE_BY_SIDE := -n $(WORKERS) --dist worksteal
+KERNELS := tests/unit/frontier tests/unit/exact/test_minkowski.py tests/unit/envs/test_kernels.py
 
-.PHONY: help demo test test-unit check lint types tests coverage test-slow docs wheel bench clean
+.PHONY: help demo test test-unit check lint types tests compiled uncompiled measured coverage test-slow docs \
+	wheel bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,7 +31,12 @@ demo: $(VENV)/installed  ## learn a dial for corridors, two minutes, and write t
 	$(BIN)/bmdp fit corridors --episodes 2000 --minutes 2 --out out/demo --force
 	$(BIN)/bmdp report out/demo
 
-test: lint types coverage  ## all that must pass: lint, types, tests, coverage
+# Types and kernels use one core each, tests all that there are. Kernels come first: what numba has
+# compiled is kept, and would else be compiled by every worker.
+test: $(VENV)/installed-dev  ## all that must pass: lint, types, tests, coverage
+	$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory --output-sync -j 2 types compiled uncompiled lint
+	@$(MAKE) --no-print-directory tests measured
 
 check: lint types  ## lint and types alone
 
@@ -38,22 +47,32 @@ lint: $(VENV)/installed-dev
 types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
-tests: $(VENV)/installed-dev
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n $(WORKERS) -m 'not slow'
-
 # Coverage sees inside the kernels only where numba does not compile them.
-coverage: tests  ## lines and branches: all of the geometry and the exact solvers, 95 % of the rest
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q $(UNCOMPILED)
+uncompiled: $(VENV)/installed-dev
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q $(KERNELS)
+
+# Not under coverage, which would follow the compiler.
+compiled: $(VENV)/installed-dev
+	$(BIN)/pytest -q $(KERNELS)
+
+# All but those of the kernels.
+tests: $(VENV)/installed-dev
+	$(BIN)/coverage run -m pytest -q $(SIDE_BY_SIDE) -m 'not slow' $(KERNELS:%=--ignore=%)
+
+coverage: $(VENV)/installed-dev  ## lines and branches: all of the geometry and the exact solvers, 95 % of the rest
+	$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory compiled uncompiled tests measured
+
+measured:
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='src/bmdp/frontier/*,src/bmdp/exact/*' -m --fail-under=100
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=95
 
 test-unit: $(VENV)/installed-dev  ## tests without training, a minute
-	$(BIN)/pytest -q -n $(WORKERS) tests/unit
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/unit
 
 test-slow: $(VENV)/installed-dev  ## the checks that take longer
-	$(BIN)/pytest -q -n $(WORKERS) -m slow
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) -m slow
 
 # A link that leads nowhere, and a page that is not in the list of pages, are errors.
 docs: $(VENV)/installed-dev  ## the pages of docs/ as a site, build/site/index.html

@@ -144,10 +144,16 @@ def lesson_of(batch, gamma=0.9):
     return Lesson(nature.ended(whole), nature, gamma, seed=0, device="cpu")
 
 
+@cache
+def _prices(batch):
+    """The same for all ways to tell a log."""
+    return placed_prices(lesson_of(batch), 6)
+
+
 def decisions(recipe, batch, telling):
     """What each price does at the states of a log, `[T, N, M]`, by a log that is told otherwise."""
     lesson = lesson_of(telling.told(batch))
-    prices = placed_prices(lesson_of(batch), 6) * (telling.reward / telling.cost)
+    prices = _prices(batch) * (telling.reward / telling.cost)
     policy = learned(recipe, lesson, prices).policy
     states = telling.states(batch.state[:200])
     found = [policy.at_step(t).points(states).actions for t in range(policy.n_steps)]

@@ -75,9 +75,15 @@ def n_broken_promises(n_calibrations, **settings):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_promises_are_broken_as_rarely_as_the_confidence_says(binary):
-    """Of 400 at 95 %, 20 may be on average: more than 31 is 2.5 deviations too many."""
-    assert n_broken_promises(400, binary_costs=binary) <= 31
+@pytest.mark.parametrize(
+    ("n_calibrations", "most"), [(120, 12), pytest.param(400, 31, marks=pytest.mark.slow)]
+)
+def test_promises_are_broken_as_rarely_as_the_confidence_says(n_calibrations, most, binary):
+    """Of 400 at 95 %, 20 may be on average: more than 31 is 2.5 deviations too many.
+
+    Of 120 it is 6, and more than 12.
+    """
+    assert n_broken_promises(n_calibrations, binary_costs=binary) <= most
 
 
 def test_without_bounds_promises_are_broken_most_of_the_time(monkeypatch):

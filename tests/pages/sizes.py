@@ -16,6 +16,7 @@ from bmdp.learn.runs import discard
 from bmdp.models import networks
 from bmdp.paper import runner
 from pages.rules import N_EXPLORED, N_PLAYED, SMALL_FIT, SMALL_RUN
+from pictures import draw_once
 from tiny_experiments import run_inline
 
 SCRIPT_SIZES = (("--quick",), ("--models=2", "--budgets=31"), ("--seeds=0:0", "--workers=1"))
@@ -34,7 +35,7 @@ COARSE = {
 
 
 def make_small(patches):
-    """Few episodes and steps, frontiers on coarse grids, no other processes.
+    """Few episodes and steps, frontiers on coarse grids, few pictures, no other processes.
 
     Args:
         patches: pytest's `monkeypatch`.
@@ -45,6 +46,7 @@ def make_small(patches):
             patches.setattr(module, name, change(getattr(module, name)))
 
     patches.setattr(runner, "run_jobs", run_inline)
+    draw_once(patches)
     patch("most", lambda real: lambda schedule, gamma: min(real(schedule, gamma), 2), Iterations)
     patch("descend", lambda real: functools.partial(_few_steps, real), networks)
     patch("preset", lambda real: lambda name: _training(real(name)), bmdp, bmdp.learn)

@@ -141,12 +141,12 @@ class _Journey:
         `all` is how many there will be in all rounds, as it looks, and `is_slow` whether time is
         what they are short of.
         """
-        how, planned = self.how, _planned(self.how, number)
+        how, seen = self.how, self.batches or [self.probe]
         done = self.n_episodes if number else len(self.probe.starts())
-        by_time, by_rows = self._left(done), np.inf
-        if self.batches:
-            rows = sum(map(len, self.batches))
-            by_rows = max(0.0, self._most_rows() - rows) / (rows / done)
+        rows = sum(map(len, seen))
+        by_time = self._left(done)
+        by_rows = max(0.0, self._most_rows() - rows) / (rows / done)
+        planned = max(3, round(_ROUNDS[number] * min(how.n_episodes, done + by_rows)))
         n, is_slow = planned, done + by_time < how.n_episodes
         if is_slow:
             left = by_time if number else by_time + done
@@ -163,6 +163,8 @@ class _Journey:
 
     def _most_rows(self) -> int:
         """Rows of all rounds that can be learned from in time."""
+        if not self.batches:
+            return _MOST_ROWS
         nature = nature_of(TransitionBatch.concatenate(self.batches), self.how.player.gamma)
         has_steps = isinstance(nature.schedule, Backward)
         return _MOST_OF_NUMBERS if nature.n_states is None and has_steps else _MOST_ROWS

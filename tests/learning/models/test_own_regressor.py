@@ -11,10 +11,12 @@ import pytest
 from nearest_neighbours import NearestNeighbours
 
 import bmdp
+import commands
 from batches import bandit
-from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, StoreError
-from bmdp.learn import EnvConfig, Exploration, Iterations, TrainingSpec, resume, train
+from bmdp import BFTQ, FTQ, BFTQConfig, ConfigError, FTQConfig, StoreError, storage
+from bmdp.learn import EnvConfig, Exploration, Iterations, TrainingSpec, collect, resume, train
 from bmdp.learn.spec import from_json, to_json, with_setting
+from bmdp.models.regressor import REGRESSORS
 from regressors import fitted, problem_of, values
 from training import SPEC, Killed, content, kill_after
 
@@ -62,15 +64,20 @@ def test_ftq_learns_with_it(price, action):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Where nothing interrupted it; its episodes are played by another process."""
+    """Where nothing interrupted it."""
     folder = tmp_path_factory.mktemp("own") / "run"
-    train(RUN, folder, seed=0, workers=2, device="cpu")
+    train(RUN, folder, seed=0, device="cpu")
     return folder
 
 
-def test_workers_play_its_episodes(run, tmp_path):
-    train(RUN, tmp_path / "run", seed=0, workers=1, device="cpu")
-    assert content(tmp_path / "run" / "policy") == content(run / "policy")
+def test_workers_play_its_episodes(run):
+    policy, budgets = bmdp.load_policy(run), np.full(70, 0.5)
+    one, two = (
+        collect(policy, RUN.env.spec(), range(70), budgets=budgets, seed=0, workers=workers)
+        for workers in (1, 2)
+    )
+    for name, values_of in one.to_arrays().items():
+        np.testing.assert_array_equal(two.to_arrays()[name], values_of, err_msg=name)
 
 
 @pytest.mark.parametrize("n_records", [1, 2, 4, 5, 6])
@@ -88,25 +95,30 @@ def test_a_policy_is_loaded_as_it_was(run, tmp_path):
     assert policy.q_function.model.settings == NearestNeighbours(3)
 
 
-def python(*arguments, **environment):
+TWICE = """
+import sys, bmdp
+
+try:
+    bmdp.load_policy(sys.argv[1])
+except bmdp.StoreError as error:
+    print(error)
+import nearest_neighbours
+bmdp.load_policy(sys.argv[1])
+"""
+
+
+def test_where_its_module_was_not_imported_the_error_names_it(run):
     """Another process, in which nothing is registered yet."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**inherited, **environment},
-        cwd=ROOT,
+    paths = [str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
+    found = subprocess.run(
+        [sys.executable, "-c", TWICE, str(run)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-def test_where_its_module_was_not_imported_the_error_names_it(run):
-    found = python("-c", f"import bmdp; bmdp.load_policy({str(run)!r})", PYTHONPATH="examples")
-    assert found.returncode == 1
-    assert "'NearestNeighbours' is unknown. Import nearest_neighbours, which" in found.stderr
-    code = f"import bmdp, nearest_neighbours; bmdp.load_policy({str(run)!r})"
-    assert python("-c", code, PYTHONPATH="examples").returncode == 0
+    assert found.returncode == 0, found.stderr
+    assert "'NearestNeighbours' is unknown. Import nearest_neighbours, which" in found.stdout
 
 
 def test_a_policy_of_a_changed_class_is_refused(run, monkeypatch):
@@ -134,9 +146,12 @@ def test_what_is_not_there_is_refused(name, message):
         with_setting(SPEC, f"learner.model={name}")
 
 
-def bmdp_command(*words):
-    code = "from bmdp.cli.main import main; main()"
-    return python("-c", code, *words, PYTHONPATH="examples")
+@pytest.fixture
+def unknown(monkeypatch):
+    """As in a new process: nobody has imported its module."""
+    monkeypatch.delitem(sys.modules, "nearest_neighbours")
+    monkeypatch.delitem(REGRESSORS, "NearestNeighbours")
+    monkeypatch.delitem(storage._KINDS, "NearestNeighbours")
 
 
 @pytest.mark.parametrize(
@@ -147,13 +162,14 @@ def bmdp_command(*words):
         ("train", "--resume"),
     ],
 )
-def test_commands_open_its_run(run, words):
+def test_commands_open_its_run(run, words, unknown):
     verb, *options = words
-    found = bmdp_command(verb, *options, run)
-    assert found.returncode == 0, found.stderr
+    found = commands.run(verb, *options, run)
+    assert found.exit_code == 0, found.output
+    assert sys.modules["nearest_neighbours"].NearestNeighbours is not NearestNeighbours
 
 
-def test_it_is_named_on_the_command_line(tmp_path):
+def test_it_is_named_on_the_command_line(tmp_path, unknown):
     settings = {
         "exploration.rounds": 1,
         "learner.n_budgets": 3,
@@ -163,6 +179,7 @@ def test_it_is_named_on_the_command_line(tmp_path):
     }
     changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     words = ("train", "corridors", "--episodes", 20, "--device", "cpu", *changes)
-    found = bmdp_command(*words, "--out", tmp_path / "run")
-    assert found.returncode == 0, found.stderr
-    assert bmdp.load_policy(tmp_path / "run").q_function.model.settings == NearestNeighbours(3)
+    found = commands.run(*words, "--out", tmp_path / "run")
+    assert found.exit_code == 0, found.output
+    settings_of = bmdp.load_policy(tmp_path / "run").q_function.model.settings
+    assert settings_of == sys.modules["nearest_neighbours"].NearestNeighbours(3)

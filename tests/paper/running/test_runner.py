@@ -340,9 +340,11 @@ def test_a_kill_at_any_time_that_the_disk_is_written_changes_nothing(
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory):
-    """SHORT in another process, which nothing interrupted."""
+    """SHORT, which nothing interrupted."""
     folder = tmp_path_factory.mktemp("once") / "run"
-    assert run_experiment(SHORT, folder) == ()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "run_jobs", run_inline)
+        assert run_experiment(SHORT, folder) == ()
     return folder
 
 
@@ -393,9 +395,12 @@ def test_processes_end_with_the_one_that_is_killed_and_the_run_ends_as_if_it_had
         assert len(set(map(str, map(told, records)))) == 1
 
 
-def test_two_workers_find_what_one_finds(whole, tmp_path):
-    assert run_experiment(LONG, tmp_path / "run", workers=2) == ()
-    assert results(tmp_path / "run") == results(whole)
+def test_two_workers_find_what_one_finds(tmp_path, monkeypatch):
+    spec = replace(SHORT, seeds=(0, 1))
+    assert run_experiment(spec, tmp_path / "two", workers=2) == ()
+    monkeypatch.setattr(runner, "run_jobs", run_inline)
+    assert run_experiment(spec, tmp_path / "one") == ()
+    assert results(tmp_path / "two") == results(tmp_path / "one")
 
 
 def test_a_task_says_how_long_it_took_and_where(tmp_path, inline):

@@ -7,6 +7,12 @@ import ferries
 import folders
 from bmdp.cli.progress import Progress
 from commands import assert_is_user_error, run
+from pictures import draw_once
+
+
+@pytest.fixture(autouse=True)
+def drawn_once(monkeypatch):
+    draw_once(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

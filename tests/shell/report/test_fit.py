@@ -13,7 +13,13 @@ from bmdp.errors import StoreError
 from bmdp.policies import Portfolio
 from bmdp.report.page import page
 from bmdp.report.run import run_section
+from pictures import draw_once
 from training import Killed
+
+
+@pytest.fixture(autouse=True)
+def drawn_once(monkeypatch):
+    draw_once(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,15 @@ from bmdp.report.opened import is_run
 from bmdp.report.page import page
 from bmdp.report.run import run_section
 from bmdp.report.section import Plugin
+from pictures import draw_once
 from training import Killed, kill_after
 
 N = 200
+
+
+@pytest.fixture(autouse=True)
+def drawn_once(monkeypatch):
+    draw_once(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +191,8 @@ def test_a_choice_spends_its_budget(ferry):
                 assert (1 - p) * ends[0] + p * ends[1] == pytest.approx(budget, abs=1e-4)
 
 
-def test_the_same_run_gives_the_same_page(runs):
+def test_the_same_run_gives_the_same_page(runs, monkeypatch):
+    monkeypatch.undo()  # pictures are drawn anew
     texts = [
         page("T", [run_section(runs / "log", anchor="run")], made="now", plugins=())
         for _ in range(2)
@@ -258,7 +265,7 @@ def test_the_optimum_is_told_of_where_it_is_known_and_the_policy_is_played(runs,
     assert len(asked) == 1
 
 
-def test_a_run_that_was_killed_tells_what_is_there(tmp_path):
+def test_a_run_that_was_killed_tells_what_is_there(runs, tmp_path):
     with pytest.raises(Killed):
         ferries.explored(tmp_path / "begun", on_record=kill_after(2))
     found = told(tmp_path / "begun")
@@ -267,10 +274,7 @@ def test_a_run_that_was_killed_tells_what_is_there(tmp_path):
     assert "not finished" in found.notes[0]
     assert [p.name for p in found.pictures] == ["run-learning"]
     records = len((tmp_path / "begun/records.jsonl").read_text().splitlines())
-    ferries.explored(tmp_path / "whole")
-    n_first = sum(
-        r["round"] == "0" for r in rows(told(tmp_path / "whole", n_episodes=0), "records")
-    )
+    n_first = sum(r["round"] == "0" for r in rows(told(runs / "ferry", n_episodes=0), "records"))
     assert records == 2
     with pytest.raises(Killed):
         ferries.explored(tmp_path / "later", on_record=kill_after(n_first + 1))
