@@ -118,7 +118,7 @@ def _other_scores(policies: list[Any], job: Job) -> list[float]:
     task = TASKS[job.task]
     if task.fast_id == task.env_id or not task.truth().is_known:
         return []
-    how: dict[str, Any] = {"episodes": 500, "seed": 1_000_000 + job.seed}
+    how: dict[str, Any] = {"episodes": 2_000, "seed": 1_000_000 + job.seed}
     return [measure(policy, task, **how).mean_score for policy in policies]
 
 

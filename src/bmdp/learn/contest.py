@@ -11,7 +11,7 @@ Each step is kept once it is done (`bmdp.learn.shelf`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from scipy.special import stdtrit
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import BoolArray, FloatArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn import evidence
@@ -61,6 +61,7 @@ _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
+_CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
 _LATEST = 0.4  # share of the time after which no further candidate is begun
@@ -116,7 +117,7 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     tried = _sorted(work.tried(lesson, judged))
     best = tried[0]
     work.tell(0.8, "setting the dial")
-    policy = work.handed_over(best.dial, best.curve, nature)
+    policy = work.handed_over(tried, best.curve, nature)
     repeats = work.shelf.numbers(
         "left-out",
         lambda: {"found": evidence.left_out(best.dial, parts["held-out"], lesson, judge)},
@@ -155,15 +156,18 @@ def fit_env(
     seconds = _FOR_EVIDENCE / 2 * 60 * terms.minutes
     most = plan.choose - race.n_played
     ran = race.run([runners[one.dial.recipe.name] for one in tried], plan.look, most, seconds)
-    tried = _sorted(
+    is_priced = np.array([one.dial.recipe.dial == "prices" for one in tried])
+    may_be = is_priced & race.in_doubt(ran)
+    raced = [
         replace(one, curve=_paid(runner.curve(spread), batch))
         for one, runner in zip(tried, ran, strict=True)
-    )
+    ]
+    tried = _sorted(raced, is_priced if may_be.any() else None)
     best = tried[0]
     work.tell(0.8, "measuring the dial")
     runner = next(one for one in ran if one.dial is best.dial)
     both = _paid(race.measure(runner, plan.measure, seconds).curve(spread), batch)
-    policy = work.handed_over(best.dial, both, nature)
+    policy = work.handed_over(tried, both, nature)
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
     work.check_played(forecast, batch)
@@ -310,9 +314,22 @@ class _Work:
         dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
         return _Tried(dial, judged(dial), np.nan)
 
-    def handed_over(self, dial: Dial, curve: Curve, nature: Nature) -> Any:
-        """Returns the policy, within the budgets that were asked for."""
-        policy = evidence.handed_over(dial, curve, nature)
+    def handed_over(self, tried: Sequence[_Tried], curve: Curve, nature: Nature) -> Any:
+        """Returns the policy of the first one, within the budgets that were asked for.
+
+        If another one is much cheaper at its least, that is played below.
+        """
+        best = tried[0]
+        other = tried[evidence.cheapest([one.curve for one in tried])]
+        costs, least = curve.rising(), float(other.curve.rising()[0])
+        cheap = None
+        if costs[0] - least > _CHEAPER * (costs[-1] - least):
+            cheap = other.dial, other.curve
+            self.note(
+                f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a coin "
+                f"with {other.dial.recipe.name}, which costs {least:.4g}"
+            )
+        policy = evidence.handed_over(best.dial, curve, nature, cheap)
         if self.terms.budget_range is not None:
             low, high = self.terms.budget_range
             least, most = policy.budget_range
@@ -432,10 +449,10 @@ def judge_of(nature: Nature) -> Regressor:
     return TableModel() if nature.n_states is not None else ForestModel()
 
 
-def _sorted(tried: Iterable[_Tried]) -> list[_Tried]:
+def _sorted(tried: Sequence[_Tried], among: BoolArray | None = None) -> list[_Tried]:
     """Candidates with their values, the one to take first, and then from the best one on."""
-    valued = _valued(list(tried))
-    taken = evidence.chosen([one.curve for one in valued])
+    valued = _valued(tried)
+    taken = evidence.chosen([one.curve for one in valued], among)
     first = valued.pop(taken)
     return [first, *sorted(valued, key=lambda one: -one.value)]
 

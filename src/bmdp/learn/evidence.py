@@ -6,10 +6,11 @@ its members from the cheapest to the dearest. It is not the frontier of their po
 pick the luckiest of them.
 
 The rule that chooses: the dial whose curve earns the most, on average over budgets that are spread
-evenly from the least to the largest cost of all candidates. Where a budget is below the cheapest
-member, that one is played, and what it overspends is taken off at three times the mean slope. Of
-dials that differ by next to nothing, the mean of two is taken, or the one that was learned first:
-simple ones come first.
+evenly from the least to the largest cost of all candidates. Where a budget is below its cheapest
+member, there is a coin between that one and the cheapest member of all candidates. Of dials that
+differ by next to nothing, the mean of two is taken, or the one that was learned first: simple ones
+come first. Where dials were played, the paper's dial is taken only if every other one is clearly
+worse: it is the slowest to play.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
@@ -37,7 +38,7 @@ N_GROUPS = 5
 """Groups of episodes, one of which is left out at a time."""
 
 _N_BUDGETS = 21  # at which curves are compared
-_STEEP = 3.0  # mean slopes that overspending costs
+_UNABLE = 0.01  # share of the range of rewards that is taken off a dial that cannot save at all
 _LITTLE = 0.005  # share of the range of rewards that makes no difference
 _ALIKE = 0.15  # share of the range of members over which a model errs alike
 _OWN = 0.1  # share of its error that is of a member alone
@@ -89,12 +90,12 @@ class Curve:
         )
         return Curve(self.cost, self.reward, cost, reward, self.counts)
 
-    def reward_at(self, budgets: FloatArray, steep: float) -> FloatArray:
-        """Rewards of coins between neighbours; below the cheapest one, less what is overspent."""
-        costs = self.rising()
-        overspent = np.maximum(costs[0] - budgets, 0)
-        found: FloatArray = np.interp(budgets, costs, self.reward) - steep * overspent
-        return found
+    def reward_at(self, budgets: FloatArray, cheapest: tuple[float, float]) -> FloatArray:
+        """Rewards of coins between neighbours, and below them with a cheaper (cost, reward)."""
+        costs, rewards = self.rising(), self.reward
+        if cheapest[0] < costs[0]:
+            costs, rewards = np.append(cheapest[0], costs), np.append(cheapest[1], rewards)
+        return np.interp(budgets, costs, rewards)
 
 
 def bare_curve(found: FloatArray, counts: FloatArray) -> Curve:
@@ -110,15 +111,29 @@ def choice_values(curves: Sequence[Curve]) -> FloatArray:
     >>> cheap, dear = np.array([0.0, 1.0]), np.array([0.5, 1.0])
     >>> none, many = np.full(2, np.nan), np.full(2, 100.0)
     >>> curves = [Curve(c, np.array([0.0, 10.0]), none, none, many) for c in (cheap, dear)]
-    >>> choice_values(curves).round(2).tolist()  # the second one overspends up to 0.5
-    [5.0, -1.31]
+    >>> choice_values(curves).round(2).tolist()  # the second one earns nothing below 0.5
+    [5.0, 2.57]
     """
-    costs = np.concatenate([curve.rising() for curve in curves])
+    rising = [curve.rising() for curve in curves]
+    costs = np.concatenate(rising)
     rewards = np.concatenate([curve.reward for curve in curves])
     budgets = np.linspace(costs.min(), costs.max(), _N_BUDGETS)
-    width = costs.max() - costs.min()
-    steep = _STEEP * (np.ptp(rewards) or 1.0) / width if width > 0 else 0.0
-    return np.array([curve.reward_at(budgets, steep).mean() for curve in curves])
+    bottom = cheapest(curves)
+    point = float(rising[bottom][0]), float(curves[bottom].reward[0])
+    width = (costs.max() - costs.min()) or 1.0
+    unable = _UNABLE * (np.ptp(rewards) or 1.0) / width  # of a unit of cost that cannot be saved
+    return np.array(
+        [
+            curve.reward_at(budgets, point).mean() - unable * (own[0] - costs.min())
+            for curve, own in zip(curves, rising, strict=True)
+        ]
+    )
+
+
+def cheapest(curves: Sequence[Curve]) -> int:
+    """Returns the place of the curve with the least cost; of equals, the one that earns most."""
+    ends = [(curve.rising()[0], -curve.reward[0], place) for place, curve in enumerate(curves)]
+    return int(min(ends)[2])
 
 
 def little(curves: Sequence[Curve]) -> float:
@@ -126,15 +141,21 @@ def little(curves: Sequence[Curve]) -> float:
     return _LITTLE * float(np.ptp(np.concatenate([curve.reward for curve in curves])))
 
 
-def chosen(curves: Sequence[Curve]) -> int:
+def chosen(curves: Sequence[Curve], among: BoolArray | None = None) -> int:
     """Returns the place of the dial to take: the first one that is as good as the best one.
+
+    Args:
+        curves: of all dials.
+        among: which of them may be taken, `[C]`; all, if not given.
 
     >>> cost, none, many = np.array([0.0, 1.0]), np.full(2, np.nan), np.full(2, 100.0)
     >>> rewards = ([0.0, 9.0], [0.0, 10.0], [0.0, 10.001])
-    >>> chosen([Curve(cost, np.array(reward), none, none, many) for reward in rewards])
-    1
+    >>> curves = [Curve(cost, np.array(reward), none, none, many) for reward in rewards]
+    >>> chosen(curves), chosen(curves, np.array([True, False, False]))
+    (1, 0)
     """
     values = choice_values(curves)
+    values = values if among is None else np.where(among, values, -np.inf)
     return int(np.flatnonzero(values >= values.max() - little(curves))[0])
 
 
@@ -310,11 +331,20 @@ def _corrected(
     return prior + gain @ (measured - prior), np.minimum(left, error)
 
 
-def handed_over(dial: Dial, curve: Curve, nature: Nature) -> MultiplierPolicy | Portfolio:
+def handed_over(
+    dial: Dial, curve: Curve, nature: Nature, cheap: tuple[Dial, Curve] | None = None
+) -> MultiplierPolicy | Portfolio:
     """Returns the policy that spends budgets by what members cost.
 
     Rewards between the ends rise in proportion to prices, so that every member is a vertex: what
     is known of rewards is too noisy to leave members out by.
+
+    Args:
+        dial: that is handed over.
+        curve: its members, by evidence.
+        nature: of the data.
+        cheap: another dial and its curve, whose cheapest member is played at budgets below those of
+            the dial.
     """
     costs = curve.rising()
     gained = np.append(0.0, np.cumsum(dial.slopes * np.diff(costs)))
@@ -323,6 +353,15 @@ def handed_over(dial: Dial, curve: Curve, nature: Nature) -> MultiplierPolicy | 
     rewards = curve.reward[0] + gained
     policy = played(dial, nature)
     low, high = min(0.0, float(costs[0])), float(costs[-1])
+    if cheap is not None:
+        other, told = cheap
+        return Portfolio(
+            (policy, played(other, nature)),
+            np.append(1, np.zeros(len(costs), np.int64)),
+            np.append(other.members[0], dial.members),
+            np.append(told.rising()[0], costs),
+            np.append(told.reward[0], rewards),
+        )
     if isinstance(policy, PriceDial):
         return MultiplierPolicy(policy, low, high if high > low else low + 1.0, costs, rewards)
     return Portfolio((policy,), np.zeros(len(costs), np.int64), dial.members, costs, rewards)

@@ -165,7 +165,7 @@ class Race:
         found, n, number, left = list(runners), n_look, 0, seconds
         self.next += n_look
         while True:
-            doubted = self._in_doubt(found)
+            doubted = self.in_doubt(found)
             n_going = int(doubted.sum())
             needed = n * sum(r.seconds for r, is_in in zip(found, doubted, strict=True) if is_in)
             goes_on = n_going > 1 and n * n_going <= most and needed <= left
@@ -205,7 +205,8 @@ class Race:
         self.next += len(which)
         return found
 
-    def _in_doubt(self, runners: Sequence[Runner]) -> BoolArray:
+    def in_doubt(self, runners: Sequence[Runner]) -> BoolArray:
+        """Says which dials may be the best one, by all that was played."""
         curves = [runner.curve(self.spread) for runner in runners]
         repeats = np.array(
             [

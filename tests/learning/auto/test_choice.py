@@ -28,8 +28,8 @@ def test_more_reward_at_every_budget_is_taken():
     assert chosen([curve(COSTS, 4 * COSTS), curve(COSTS, 5 * COSTS)]) == 1
 
 
-def test_who_cannot_spend_little_is_not_taken_though_it_earns_more_on_average():
-    """The second one earns 3 at any budget, at a cost of 1; the first one 2 on average."""
+def test_who_cannot_spend_little_is_not_taken_though_its_members_earn_more():
+    """They earn 3 at a cost of 1, so a coin with nothing 1.5 on average; the other one earns 2."""
     able, wasteful = curve(COSTS, 4 * COSTS), curve(np.full(5, 1.0), np.full(5, 3.0))
     assert wasteful.reward.mean() > choice_values([able])[0]
     assert chosen([wasteful, able]) == 1
@@ -37,6 +37,12 @@ def test_who_cannot_spend_little_is_not_taken_though_it_earns_more_on_average():
 
 def test_where_nothing_is_earned_the_one_that_spends_least_is_taken():
     assert chosen([curve(np.full(5, 0.8), np.zeros(5)), curve(COSTS, np.zeros(5))]) == 1
+
+
+def test_who_earns_nothing_is_not_taken_though_it_alone_can_spend_little():
+    """With a coin between the two, the dear one earns 5 at a cost of 2."""
+    dear, idle = curve(1.5 + COSTS / 2, 4 + COSTS), curve(COSTS / 100, np.zeros(5))
+    assert chosen([idle, dear]) == 1
 
 
 @pytest.mark.parametrize(("more", "taken"), [(1.001, 0), (1.1, 1)])
