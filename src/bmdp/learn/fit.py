@@ -619,7 +619,7 @@ class Fit:
             (batch.episode[1:] == batch.episode[:-1])
             & (batch.step[1:] == batch.step[:-1] + 1)
             & ~batch.terminal[:-1]
-            & (batch.next_state[:-1] == batch.state[1:]).reshape(len(batch) - 1, -1).all(axis=1)
+            & (batch.next_state[:-1] == batch.state[1:]).all(axis=1)
         )
         return torch.from_numpy(follows).to(self.device)
 

@@ -192,7 +192,9 @@ class Race:
         """
         kinds, _ = alike(runner.model)
         cost = np.abs(runner.curve(self.spread).cost[kinds])
-        size = np.maximum(cost, max(_LEAST * cost.max(), 1e-300))
+        if cost.max() == 0:
+            return runner
+        size = np.maximum(cost, _LEAST * cost.max())
         needed = self.spread.cost * size / (_NEAR * size) ** 2 - runner.tally.counts.sum(axis=0)
         needed = np.maximum(needed, 0.0)
         if needed.sum() == 0:

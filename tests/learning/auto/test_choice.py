@@ -1,5 +1,6 @@
 """The rule that chooses among dials, and the race that finds out: cases whose answer is known."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -201,6 +202,13 @@ def test_costs_are_measured_to_a_fiftieth():
     deviation = np.std(errors, axis=0)
     assert (deviation > 0.01).all()
     assert (deviation < 0.035).all()
+
+
+def test_where_nothing_costs_nothing_is_measured():
+    _, race, runners = race_of(0, (1.0,))
+    free = replace(runners[0], model=curve(np.zeros(3), MEMBERS))
+    free = replace(free, tally=Tally(free.tally.counts, free.tally.sums * [1.0, 0.0]))
+    assert race.measure(free, 500, np.inf) is free
 
 
 def test_measuring_keeps_to_its_bound():
