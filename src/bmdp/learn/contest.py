@@ -117,13 +117,17 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     tried = _sorted(work.tried(lesson, judged))
     best = tried[0]
     work.tell(0.8, "setting the dial")
-    policy = work.handed_over(tried, best.curve, nature)
-    repeats = work.shelf.numbers(
-        "left-out",
-        lambda: {"found": evidence.left_out(best.dial, parts["held-out"], lesson, judge)},
-    )["found"]
-    held = found[f"candidates/{best.dial.recipe.name}/held-out"]
-    forecast = _of_log(policy, best.curve, held, repeats, len(held_out.starts()))
+    cheap = work.cheaper(tried, best.curve)
+    policy = work.handed_over(best, best.curve, nature, cheap)
+    told, held = best.curve, found[f"candidates/{best.dial.recipe.name}/held-out"]
+    repeats = work.repeats(best, parts["held-out"], lesson, judge)
+    if cheap is not None:
+        first = np.arange(1)
+        told = cheap.curve.take(first).joined(told)
+        held = found[f"candidates/{cheap.dial.recipe.name}/held-out"].take(first).joined(held)
+        others = work.repeats(cheap, parts["held-out"], lesson, judge)
+        repeats = np.append(others[:, :1], repeats, axis=1)
+    forecast = _of_log(policy, told, held, repeats, len(held_out.starts()))
     work.check_log(best, forecast, lesson, batch)
     return work.fitted(policy, forecast, tried, best.curve, nature, (len(batch), n_episodes))
 
@@ -167,7 +171,7 @@ def fit_env(
     work.tell(0.8, "measuring the dial")
     runner = next(one for one in ran if one.dial is best.dial)
     both = _paid(race.measure(runner, plan.measure, seconds).curve(spread), batch)
-    policy = work.handed_over(tried, both, nature)
+    policy = work.handed_over(best, both, nature, work.cheaper(tried, both))
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
     work.check_played(forecast, batch)
@@ -314,22 +318,34 @@ class _Work:
         dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
         return _Tried(dial, judged(dial), np.nan)
 
-    def handed_over(self, tried: Sequence[_Tried], curve: Curve, nature: Nature) -> Any:
-        """Returns the policy of the first one, within the budgets that were asked for.
+    def repeats(
+        self, one: _Tried, rows: TransitionBatch, lesson: Lesson, judge: Judge
+    ) -> FloatArray:
+        """Costs and rewards of a candidate with groups of episodes left out, which are kept."""
+        make = partial(evidence.left_out, one.dial, rows, lesson, judge)
+        name = f"candidates/{one.dial.recipe.name}/left-out"
+        found: FloatArray = self.shelf.numbers(name, lambda: {"found": make()})["found"]
+        return found
 
-        If another one is much cheaper at its least, that is played below.
-        """
+    def cheaper(self, tried: Sequence[_Tried], curve: Curve) -> _Tried | None:
+        """Returns another candidate that is much cheaper, at its least, than the first one is."""
         best = tried[0]
         other = tried[evidence.cheapest([one.curve for one in tried])]
         costs, least = curve.rising(), float(other.curve.rising()[0])
-        cheap = None
-        if costs[0] - least > _CHEAPER * (costs[-1] - least):
-            cheap = other.dial, other.curve
-            self.note(
-                f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a coin "
-                f"with {other.dial.recipe.name}, which costs {least:.4g}"
-            )
-        policy = evidence.handed_over(best.dial, curve, nature, cheap)
+        if other is best or costs[0] - least <= _CHEAPER * (costs[-1] - least):
+            return None
+        self.note(
+            f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a coin "
+            f"with {other.dial.recipe.name}, which costs {least:.4g}"
+        )
+        return other
+
+    def handed_over(
+        self, best: _Tried, curve: Curve, nature: Nature, cheap: _Tried | None = None
+    ) -> Any:
+        """Returns the policy, within the budgets that were asked for."""
+        below = None if cheap is None else (cheap.dial, cheap.curve)
+        policy = evidence.handed_over(best.dial, curve, nature, below)
         if self.terms.budget_range is not None:
             low, high = self.terms.budget_range
             least, most = policy.budget_range

@@ -60,6 +60,12 @@ class Curve:
         """Returns the curve of some of the members; they may repeat."""
         return Curve(*(getattr(self, f.name)[members] for f in fields(self)))
 
+    def joined(self, other: Curve) -> Curve:
+        """Returns the curve of these members, and then of those of another one."""
+        return Curve(
+            *(np.append(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        )
+
     def is_like(self, other: Curve) -> bool:
         """Whether both are the same, give or take next to nothing."""
         return all(

@@ -6,10 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import bmdp
 from bmdp import TransitionBatch
-from bmdp.learn.evidence import Spread, bare_curve, blended, choice_values, chosen
+from bmdp.learn import contest, evidence
+from bmdp.learn.candidates import Dial, Recipe
+from bmdp.learn.evidence import Spread, bare_curve, blended, choice_values, chosen, handed_over
 from bmdp.learn.race import Race, Runner, Tally, in_doubt
 from bmdp.learn.shelf import Shelf
+from bmdp.models import TableModel
+from bmdp.policies import HullPolicy, Portfolio, TabularQ
+from small_logs import grid
 
 COSTS = np.linspace(0, 1, 5)
 
@@ -49,6 +55,39 @@ def test_who_earns_nothing_is_not_taken_though_it_alone_can_spend_little():
 @pytest.mark.parametrize(("more", "taken"), [(1.001, 0), (1.1, 1)])
 def test_of_equals_the_first_is_taken(more, taken):
     assert chosen([curve(COSTS, 4 * COSTS), curve(COSTS, more * 4 * COSTS)]) == taken
+
+
+def test_below_the_least_cost_of_a_dial_the_cheapest_candidate_has_its_turn():
+    """At a cost of 1 the dial earns 4; half of the time it is left to one that does nothing."""
+    members = np.arange(2.0)
+    q = TabularQ(q_r=np.zeros((1, 2, 2)), q_c=np.zeros((1, 2, 2)))
+    policy = HullPolicy(lambda states: q(states[:, 0].astype(int)), members)
+    dear, idle = (
+        Dial(Recipe(n, TableModel(), "budgets"), policy, members, 0.0, True) for n in "ab"
+    )
+    found = handed_over(
+        dear,
+        curve([1.0, 2.0], [4.0, 5.0]),
+        SimpleNamespace(clock=0),
+        (idle, curve([0.0, 0.1], [0.0, 0.0])),
+    )
+    mixed = found.mixtures([0.5])
+    assert (float(mixed.cost[0]), float(mixed.reward[0])) == (0.5, 2.0)
+    assert (found.which.tolist(), found.budgets.tolist()) == ([1, 0, 0], [0.0, 0.0, 1.0])
+    assert found.budget_range[1] == 2.0
+
+
+def test_a_log_tells_what_such_a_coin_costs(monkeypatch):
+    """Another candidate is taken for a cheaper one: the forecast has its cheapest member, too."""
+    monkeypatch.setattr(contest, "_CHEAPER", -9.0)
+    monkeypatch.setattr(evidence, "cheapest", lambda curves: len(curves) - 1)
+    found = bmdp.fit(grid(), gamma=0.9, device="cpu")
+    assert isinstance(found.policy, Portfolio)
+    assert any("there is a coin with" in note for note in found.notes)
+    low, high = found.policy.budget_range
+    np.testing.assert_allclose(found.forecast.budgets[[0, -1]], [low, high])
+    assert np.isfinite(found.forecast.cost_high).all()
+    assert (np.diff(found.forecast.cost) > -0.05).all()
 
 
 # Doubt
