@@ -32,11 +32,13 @@ import numpy as np
 
 import bmdp
 from strangers.data import random_log
+from strangers.envs import MADE
 from strangers.measure import measure
 from strangers.rivals import RIVALS
 from strangers.tasks import TASKS
 
 METHODS = ("fit", *RIVALS)
+_SHORT = 100  # steps of an episode, of which many can be played
 SOURCES = ("random", "explore")
 
 
@@ -118,7 +120,8 @@ def _other_scores(policies: list[Any], job: Job) -> list[float]:
     task = TASKS[job.task]
     if task.fast_id == task.env_id or not task.truth().is_known:
         return []
-    how: dict[str, Any] = {"episodes": 2_000, "seed": 1_000_000 + job.seed}
+    n_episodes = 2_000 if MADE[job.task].max_steps <= _SHORT else 200
+    how: dict[str, Any] = {"episodes": n_episodes, "seed": 1_000_000 + job.seed}
     return [measure(policy, task, **how).mean_score for policy in policies]
 
 
