@@ -120,7 +120,7 @@ def _other_scores(policies: list[Any], job: Job) -> list[float]:
     task = TASKS[job.task]
     if task.fast_id == task.env_id or not task.truth().is_known:
         return []
-    n_episodes = 2_000 if MADE[job.task].max_steps <= _SHORT else 200
+    n_episodes = 2_000 if (MADE[job.task].max_steps or 0) <= _SHORT else 200
     how: dict[str, Any] = {"episodes": n_episodes, "seed": 1_000_000 + job.seed}
     return [measure(policy, task, **how).mean_score for policy in policies]
 
