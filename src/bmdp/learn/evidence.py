@@ -42,6 +42,7 @@ _UNABLE = 0.01  # share of the range of rewards that is taken off a dial that ca
 _LITTLE = 0.005  # share of the range of rewards that makes no difference
 _ALIKE = 0.15  # share of the range of members over which a model errs alike
 _OWN = 0.1  # share of its error that is of a member alone
+_TIMES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # that a model may be off by more than was thought
 _SAME = 1e-3  # share of the largest value by which the same may differ
 _NEAREST, _N_ASKED = 50, 2_000  # rows near a state, and states at which a policy is asked
 
@@ -192,8 +193,13 @@ def between(one: Curve, other: Curve) -> Curve:
 
 
 def promised_curve(dial: Dial, lesson: Lesson) -> Curve:
-    """Returns the curve that a dial promises itself, which is optimistic."""
+    """Returns the curve that a dial promises itself, which is optimistic.
+
+    No cost is below 0 where no row has one.
+    """
     found = promised(dial, lesson)
+    if lesson.batch.cost.min() >= 0:
+        found[:, 0] = np.maximum(found[:, 0], 0.0)
     return bare_curve(found, np.zeros(len(found)))
 
 
@@ -293,7 +299,7 @@ def blended(model: Curve, measured: Curve, spread: Spread, doubt: float) -> Curv
 
     One factor for all members comes first. Then each member is the mean of both, by their precision
     and by that of its neighbours, since a model errs alike on members that are alike (a Gaussian
-    process over what the model says).
+    process over what the model says, as wide as what was measured is likeliest).
 
     Args:
         model: costs and rewards.
@@ -325,16 +331,24 @@ def _corrected(
     raw = (weights * model * measured).sum() / total
     trust = max(trust, (raw - 1) ** 2 - 4 * noise)
     prior = model * (1 + (raw - 1) * trust / (trust + noise))
-    usual = len(model) + 3 * np.sqrt(2 * len(model))  # squares of mere noise add up to no more
-    excess = max(0.0, ((weights * (measured - prior) ** 2).sum() - usual) / total)
-    sd = np.hypot(sd, np.sqrt(excess) * np.abs(prior))
     apart = np.subtract.outer(model, model) / (_ALIKE * np.ptp(model) or 1.0)
     likeness = (1 - _OWN) * np.exp(-(apart**2) / 2) + _OWN * np.eye(len(model))
     covariance = np.outer(sd, sd) * likeness
+    covariance *= _likeliest(measured - prior, covariance, np.diag(error**2)) ** 2
     gain = np.linalg.solve(covariance + np.diag(error**2), covariance).T
     known = np.sqrt(np.maximum(np.diag(covariance - gain @ covariance), 0.0))
     left = np.hypot(known, np.abs(prior) * np.sqrt(trust * noise / (trust + noise)))
     return prior + gain @ (measured - prior), np.minimum(left, error)
+
+
+def _likeliest(off: FloatArray, covariance: FloatArray, noise: FloatArray) -> float:
+    """By how much more a model is off than was thought, as what was measured is likeliest."""
+
+    def likelihood(times: float) -> float:
+        whole = times**2 * covariance + noise
+        return -float(off @ np.linalg.solve(whole, off)) - float(np.linalg.slogdet(whole)[1])
+
+    return max(_TIMES, key=likelihood)
 
 
 def handed_over(
