@@ -107,6 +107,7 @@ def test_benchmarks_of_speed_note_what_they_measure(tmp_path, name, read):
     assert all(number > 0 for number in measured)
 
 
+@pytest.mark.slow
 def test_the_frontier_benchmark_agrees_with_its_references(tmp_path):
     out = tmp_path / "frontier.json"
     script("benchmarks/frontier.py").main(["--quick", "--out", str(out)])

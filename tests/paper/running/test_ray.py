@@ -71,6 +71,7 @@ def test_an_interruption_ends_the_tasks_of_a_cluster(cluster, tmp_path):
     assert not list((tmp_path / "run").glob("seed-*/finished.json"))
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_lost_in_the_middle_changes_nothing(cluster, whole, tmp_path):
     folder, lost, before = tmp_path / "run", cluster.add_node(num_cpus=1), {}
 
