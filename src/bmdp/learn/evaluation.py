@@ -35,7 +35,7 @@ from bmdp.learn.fit import Backward, Ensemble, Fit, Heads, Iterations, Schedule,
 from bmdp.learn.learners import BFTQConfig, Learner
 from bmdp.learn.next_values import as_it_is, expected, places_of, policy_values
 from bmdp.models.kernel import KernelModel
-from bmdp.models.networks import EncoderNet, FrontierNet, SmoothNet
+from bmdp.models.networks import EncoderNet, FrontierNet
 from bmdp.models.regressor import Regressor
 from bmdp.policies.policy import SteppedPolicy, admitted_budgets
 from bmdp.policies.portfolio import Portfolio
@@ -368,7 +368,7 @@ class HeldOut:
             learner.gamma,
             learner.gamma if learner.cost_gamma is None else learner.cost_gamma,
         )
-        is_network = isinstance(learner.model, EncoderNet | FrontierNet | SmoothNet)
+        is_network = isinstance(learner.model, EncoderNet | FrontierNet)
         model = SMOOTH if is_network else learner.model
         seed = int(named_generator(self.seed, "held-out/prediction").integers(2**31))
         return Terms(model, heads, discounts, seed, self.device, self._schedule)

@@ -3,7 +3,7 @@
 from bmdp.models.forest import ForestModel
 from bmdp.models.kernel import KernelModel
 from bmdp.models.linear import LinearModel
-from bmdp.models.networks import EncoderNet, FrontierNet, Regression, SmoothNet
+from bmdp.models.networks import EncoderNet, FrontierNet, Regression
 from bmdp.models.regressor import (
     Averager,
     LearnedQ,
@@ -32,7 +32,6 @@ __all__ = [
     "Regressor",
     "RowSet",
     "Sizes",
-    "SmoothNet",
     "TableModel",
     "register_regressor",
 ]

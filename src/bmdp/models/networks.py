@@ -33,7 +33,6 @@ from bmdp.storage import storable
 
 _NUMBERS = 2**22  # numbers of a layer that are computed at a time
 _PART = 512  # rows over which a gradient is summed at a time
-_MOST_JUDGED = 4096  # rows that tell the error of a smooth network
 _LOOKS = 50  # steps between two looks at the loss, on a GPU
 
 
@@ -206,59 +205,17 @@ class FrontierNet:
         return FrontierStack(sizes, self, generator)
 
 
-@register_regressor
-@dataclass(frozen=True)
-class SmoothNet:
-    """Small smooth networks, from a state to the values on all heads.
-
-    Targets of every head are brought to mean 0 and deviation 1 at each regression, so that small
-    costs count as much as large rewards, and values that grow from iteration to iteration need not
-    be learned anew. No value is believed beyond the targets of its head.
-
-    Args:
-        hidden: units of the hidden layers.
-        regression: how it is fitted.
-
-    >>> from bmdp import LagrangianConfig, LagrangianFTQ, TransitionBatch
-    >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
-    >>> config = LagrangianConfig(gamma=0.9, prices=(0, 100), model=SmoothNet((8,)), ensemble=1)
-    >>> LagrangianFTQ(config).fit(log, seed=0).frontier([0]).costs.round(1).tolist()
-    [0.0, 1.0]
-    """
-
-    hidden: tuple[int, ...] = (64, 64)
-    regression: Regression = field(
-        default_factory=lambda: Regression(steps=100, batch_size=512, learning_rate=1e-3)
-    )
-
-    def __post_init__(self) -> None:
-        _set_units(self, "hidden", least=1)
-
-    @property
-    def scales_states(self) -> bool:
-        """Whether states are brought to mean 0 and deviation 1."""
-        return True
-
-    def empty(self, sizes: Sizes) -> NetworkQ:
-        """Returns networks that know nothing."""
-        return NetworkQ(self, sizes)
-
-    def stack(self, sizes: Sizes, generator: torch.Generator) -> QStack:
-        """Makes the networks of one step."""
-        return SmoothStack(sizes, self, generator)
-
-
 class NetworkQ(QModel):
     """Networks for each step; those of a step begin where those of the step before ended."""
 
     common = frozenset({"centre", "scale", "budgets"})
 
-    settings: EncoderNet | FrontierNet | SmoothNet
+    settings: EncoderNet | FrontierNet
     centre: Tensor  # [D], of states
     scale: Tensor  # [D], of states
     budgets: Tensor  # [H]
 
-    def __init__(self, settings: EncoderNet | FrontierNet | SmoothNet, sizes: Sizes) -> None:
+    def __init__(self, settings: EncoderNet | FrontierNet, sizes: Sizes) -> None:
         """Makes networks that know nothing."""
         super().__init__(settings, sizes)
         for name, value in {"centre": 0.0, "scale": 1.0}.items():
@@ -281,7 +238,7 @@ class NetworkQ(QModel):
 
     def labels(self, iteration: int, device: torch.device) -> Tensor:
         """All heads, or budgets of each row for a network that takes the budget as an input."""
-        if not isinstance(self.settings, EncoderNet):
+        if isinstance(self.settings, FrontierNet):
             return super().labels(iteration, device)
         if self.settings.labels == "stored":
             if self._problem.budgets is None:
@@ -322,19 +279,13 @@ class NetworkQ(QModel):
         generator = self._generator(f"{name}/regression")
         assert self._optimiser is not None
         stack = cast(QStack, self.stacks[step])
-        stack.rescale(samples)
-        samples = samples._replace(targets=stack.scaled(samples.targets))
         return descend(stack, samples, how, self._optimiser, generator)
 
     def error(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor) -> float:
-        """Mean loss of the networks as they are; of smooth ones, on some of the rows."""
-        if isinstance(self.settings, SmoothNet):
-            every = -(-len(rows.positions) // _MOST_JUDGED)
-            rows, targets = RowSet(rows.name, rows.positions[::every]), targets[::every]
-        samples, stack = self._samples(rows, labels, targets), cast(QStack, self.stacks[step])
-        samples = samples._replace(targets=stack.scaled(samples.targets))
+        """Mean loss of the networks as they are."""
+        samples = self._samples(rows, labels, targets)
         with torch.no_grad():
-            return float(losses(stack, samples).mean())
+            return float(losses(cast(QStack, self.stacks[step]), samples).mean())
 
     def step_tensors(self, step: int) -> dict[str, Tensor]:
         """Parameters of a step, and the moments of the optimiser."""
@@ -416,13 +367,6 @@ class QStack(nn.Module, ABC):
     @abstractmethod
     def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
         """Values of actions `[E, n]` at their budgets `[E, n, L]`, or `[L]`: `[E, n, L, 2]`."""
-
-    def rescale(self, samples: Samples) -> None:
-        """Takes the scale of targets, if `taken` is to be in another one than values are."""
-
-    def scaled(self, targets: Tensor) -> Tensor:
-        """Targets `[E, n, L, 2]` in the scale of `taken`."""
-        return targets
 
 
 class EncoderStack(QStack):
@@ -548,62 +492,6 @@ class FrontierStack(QStack):
         """Values of actions `[E, n]` on all heads, `[E, n, M, 2]`."""
         which = actions[:, :, None, None, None].expand(*actions.shape, 2, 1, self.n_knots)
         return self._at_knots(self._outputs(states).gather(3, which))[:, :, :, 0].transpose(2, 3)
-
-
-class SmoothStack(QStack):
-    """From a state to values on all heads, which are of mean 0 and deviation 1 before scaling."""
-
-    middle: Tensor  # [E, H, 2], means of targets
-    spread: Tensor  # [E, H, 2], their deviations
-    least: Tensor  # [E, H, 2]
-    most: Tensor  # [E, H, 2]
-
-    def __init__(self, sizes: Sizes, settings: SmoothNet, generator: torch.Generator) -> None:
-        """Makes networks, whose first weights are drawn by the generator."""
-        super().__init__()
-        n_networks, _, self.n_actions, state_size, heads = sizes
-        self.n_heads = len(heads)
-        widths = (state_size, *settings.hidden, 2 * self.n_actions * self.n_heads)
-        self.layers = nn.ModuleList(
-            LinearStack(n_networks, a, b, generator) for a, b in pairwise(widths)
-        )
-        for name, value in {"middle": 0.0, "spread": 1.0, "least": 0.0, "most": 0.0}.items():
-            self.register_buffer(name, torch.full((n_networks, self.n_heads, 2), value))
-
-    def rescale(self, samples: Samples) -> None:
-        """Takes means, deviations and bounds of the targets of each network and head."""
-        shares = _shares(samples) * samples.targets.shape[2]
-        self.middle = (samples.targets * shares).sum(1)
-        squares = ((samples.targets - self.middle[:, None]).square() * shares).sum(1)
-        self.spread = torch.where(squares > 1e-12 * self.middle.square(), squares.sqrt(), 1.0)
-        fills = samples.weights[..., None, None] == 0
-        self.least = samples.targets.masked_fill(fills, torch.inf).amin(1)
-        self.most = samples.targets.masked_fill(fills, -torch.inf).amax(1)
-
-    def scaled(self, targets: Tensor) -> Tensor:
-        """Targets `[E, n, L, 2]` as they are fitted."""
-        return (targets - self.middle[:, None]) / self.spread[:, None]
-
-    def _outputs(self, states: Tensor) -> Tensor:
-        """Scaled values, from `[E, n, D]` to `[E, n, 2, A, H]`."""
-        rows = states
-        for layer in self.layers[:-1]:
-            rows = nn.functional.silu(layer(rows))
-        values: Tensor = self.layers[-1](rows)
-        return values.view(*states.shape[:2], 2, self.n_actions, self.n_heads)
-
-    def grid(self, states: Tensor, budgets: Tensor) -> Tensor:
-        """Values on all heads: from `[E, n, D]` to `[E, n, 2, A, H]`."""
-        middle, spread, least, most = (
-            t.transpose(1, 2)[:, None, :, None]
-            for t in (self.middle, self.spread, self.least, self.most)
-        )
-        return (self._outputs(states) * spread + middle).clamp(least, most)
-
-    def taken(self, states: Tensor, actions: Tensor, budgets: Tensor) -> Tensor:
-        """Scaled values of actions `[E, n]` on all heads, `[E, n, H, 2]`."""
-        which = actions[:, :, None, None, None].expand(*actions.shape, 2, 1, self.n_heads)
-        return self._outputs(states).gather(3, which)[:, :, :, 0].transpose(2, 3)
 
 
 class Affine(torch.autograd.Function):

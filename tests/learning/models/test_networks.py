@@ -7,7 +7,7 @@ import torch
 from batches import bandit
 from bmdp import BFTQ, BFTQConfig, ConfigError, DataError
 from bmdp.learn.fit import Iterations
-from bmdp.models import EncoderNet, FrontierNet, Regression, SmoothNet, networks
+from bmdp.models import EncoderNet, FrontierNet, Regression, networks
 from bmdp.models.networks import Affine
 from devices import each_device, needs_gpu
 from regressors import every_row, fit_once, prepared, problem_of, random_targets, values
@@ -367,37 +367,3 @@ def test_gradients_in_parts_are_those_of_all_rows(n, has_bias):
     torch.testing.assert_close(found, expected)
     gradients = [torch.autograd.grad((v * weights).sum(), inputs) for v in (found, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
-
-
-# Smooth networks
-
-SMOOTH = SmoothNet((16,), Regression(steps=300, batch_size=32, learning_rate=0.01))
-
-
-def smooth_fit(unit=1.0):
-    """Values that were fitted to products of two numbers, and these, `[n, H]` each."""
-    given = problem(300, n_members=1, n_actions=1)
-    q = prepared(SMOOTH, given)
-    product = torch.tensor(given.states.prod(axis=1)).float()
-    heads = torch.tensor([1.0, 0.001, 100.0, 1.0, 1.0])  # sizes of costs and rewards
-    targets = unit * (5 + product[:, None, None] * heads[:, None].expand(-1, 2))
-    fit_once(q, given, targets)
-    return values(q, given.states)[0, :, 0, 0], targets[:, :, 0].numpy()
-
-
-def test_a_smooth_network_learns_large_and_small_heads_alike():
-    found, targets = smooth_fit()
-    errors = (found - targets).std(axis=0) / targets.std(axis=0)
-    assert errors.max() < 0.35
-
-
-def test_a_smooth_network_is_not_believed_beyond_its_targets():
-    found, targets = smooth_fit()
-    assert (found <= targets.max(axis=0) + 1e-6).all()
-    assert (found >= targets.min(axis=0) - 1e-6).all()
-
-
-def test_values_of_a_smooth_network_have_the_unit_of_its_targets():
-    one, _ = smooth_fit()
-    other, _ = smooth_fit(unit=1024.0)
-    np.testing.assert_allclose(other, 1024 * one, rtol=1e-4, atol=1e-2)
