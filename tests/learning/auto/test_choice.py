@@ -287,3 +287,10 @@ def test_a_few_members_that_are_far_off_are_believed():
         tops.append(blended(curve(model, model), measured, Spread(1.0, 1.0), 0.05).rising()[-1])
     assert np.mean(tops) == pytest.approx(1.1, abs=0.15)
     assert np.min(tops) > 0.7
+
+
+@pytest.mark.parametrize(("least", "told"), [(0.0, [0.0, 1.1]), (-1.0, [-0.5, 1.1])])
+def test_no_promise_is_below_0_where_no_cost_is(monkeypatch, least, told):
+    monkeypatch.setattr(evidence, "promised", lambda dial, lesson: np.array([[-0.5, 3], [1.1, 4]]))
+    lesson = SimpleNamespace(batch=SimpleNamespace(cost=np.array([least, 1.0])))
+    assert evidence.promised_curve(None, lesson).cost.tolist() == told
