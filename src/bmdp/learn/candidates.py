@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
 from bmdp.data import TransitionBatch
-from bmdp.learn.fit import Record
+from bmdp.learn.fit import Iterations, Record
 from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ
 from bmdp.learn.natures import Nature, first_prices, refined_prices, some_episodes
 from bmdp.models.forest import ForestModel
@@ -87,12 +87,21 @@ class Lesson:
         return self.batch.state[self.batch.starts()][:_N_STARTS]
 
 
-def recipes(nature: Nature, n_numbers: int) -> tuple[Recipe, ...]:
-    """Returns the regressors to try with prices, the quick ones first."""
+def recipes(nature: Nature, n_numbers: int, *, is_played: bool = False) -> tuple[Recipe, ...]:
+    """Returns the regressors to try with prices, the quick ones first.
+
+    Args:
+        nature: of the data.
+        n_numbers: of a state.
+        is_played: whether there is a simulator. Where values are iterated, practice is then better
+            than any of them, and begins with the quickest.
+    """
     forest, kernel = Recipe("forest", ForestModel()), Recipe("kernel", KernelModel())
     if nature.n_states is not None:
         table = Recipe("table", TableModel())
         return (table,) if n_numbers == 1 else (table, forest, kernel)
+    if is_played and isinstance(nature.schedule, Iterations):
+        return (forest,)
     return (
         forest,
         kernel,

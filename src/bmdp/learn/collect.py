@@ -23,11 +23,12 @@ from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.data import TransitionBatch
 from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
-from bmdp.envs.slots import Slots, open_slots
+from bmdp.envs.slots import BatchedSlots, Slots, open_slots
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
 
-_LEAST, _N_PARTS = 64, 16  # episodes of a part, and parts where that makes them larger
+_LEAST, _LEAST_BATCHED = 64, 256  # episodes of a part; a batch plays many as quickly as a few
+_N_PARTS = 16  # where that makes them larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,8 @@ def collect(  # noqa: PLR0913
     """
     require_count("workers", workers, 1)
     with closing(open_slots(spec)) as slots:
-        size = min(slots.most, max(_LEAST, -(-len(episodes) // _N_PARTS)))
+        least = _LEAST_BATCHED if isinstance(slots, BatchedSlots) else _LEAST
+        size = min(slots.most, max(least, -(-len(episodes) // _N_PARTS)))
         parts = [
             Part(episodes[first : first + size], budgets[first : first + size])
             for first in range(0, len(episodes), size)

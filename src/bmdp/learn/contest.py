@@ -1,7 +1,8 @@
 """The contest of candidates: from a log, or from an environment that is explored first.
 
 1. The *nature* of the data is read off them (`bmdp.learn.natures`).
-2. *Candidates* are learned from the same transitions (`bmdp.learn.candidates`).
+2. *Candidates* are learned from the same transitions (`bmdp.learn.candidates`). Where there is a
+   simulator and states are numbers, the best one *practises* in it (`bmdp.learn.practice`).
 3. *Evidence* from episodes that had no part in that says what each of them costs and earns, and
    the best one is taken (`bmdp.learn.evidence`).
 4. Its members are measured once more, the dial is set by that, and a forecast is made.
@@ -39,12 +40,14 @@ from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
 from bmdp.learn.natures import Nature, nature_of, returns, some_episodes
+from bmdp.learn.practice import Practice, practised
 from bmdp.learn.race import Race, Runner
 from bmdp.learn.shelf import Shelf
+from bmdp.models.actor import ActorModel
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import Regressor
 from bmdp.models.table import TableModel
-from bmdp.policies.prices import MultiplierPolicy
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
 
 MINUTES = 5.0
 """Time of a fit, unless told otherwise."""
@@ -60,6 +63,7 @@ _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
+_FOR_PRACTICE = 0.12  # share of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
@@ -155,7 +159,10 @@ def fit_env(
         runners[runner.name] = runner
         return _paid(runner.curve(spread), batch)
 
-    tried = work.tried(lesson, judged)
+    how_long = _FOR_PRACTICE * 60 * terms.minutes
+    n_practised, step = plan.practise, found.pace / found.length
+    practice = Practice(player, plan.explore + plan.evidence, n_practised, how_long, step)
+    tried = work.tried(lesson, judged, practice)
     work.tell(0.76, "playing candidates that are close")
     seconds = _FOR_EVIDENCE / 2 * 60 * terms.minutes
     most = plan.choose - race.n_played
@@ -184,6 +191,7 @@ class EpisodePlan:
     """Numbers of episodes, at most."""
 
     explore: int
+    practise: int
     look: int  # first look at each candidate
     choose: int  # of all candidates together
     measure: int  # of the best one
@@ -194,11 +202,11 @@ class EpisodePlan:
         """Shares of a number of episodes; without one, ten thousand and more for evidence.
 
         >>> EpisodePlan.of(1000)
-        EpisodePlan(explore=550, look=30, choose=250, measure=100, forecast=100)
+        EpisodePlan(explore=450, practise=150, look=30, choose=200, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(10_000, 500, 20_000, 40_000, 1_100)
-        return cls(*(int(share * episodes) for share in (0.55, 0.03, 0.25, 0.1, 0.1)))
+            return cls(10_000, 200_000, 500, 20_000, 40_000, 1_100)
+        return cls(*(int(share * episodes) for share in (0.45, 0.15, 0.03, 0.2, 0.1, 0.1)))
 
     @property
     def evidence(self) -> int:
@@ -248,14 +256,18 @@ class _Work:
         numbers = (plan.look, plan.choose, plan.measure, plan.forecast)
         least = (_LEAST_LOOK, 5 * _LEAST_LOOK, 0, 2 * N_FORECAST)
         return EpisodePlan(
-            plan.explore, *(max(int(kept * n), low) for n, low in zip(numbers, least, strict=True))
+            plan.explore,
+            plan.practise,
+            *(max(int(kept * n), low) for n, low in zip(numbers, least, strict=True)),
         )
 
     def curve(self, name: str, make: Callable[[], Curve]) -> Curve:
         """Returns a curve that is kept."""
         return Curve(**self.shelf.numbers(name, lambda: vars(make())))
 
-    def tried(self, lesson: Lesson, judged: Callable[[Dial], Curve]) -> list[_Tried]:
+    def tried(
+        self, lesson: Lesson, judged: Callable[[Dial], Curve], practice: Practice | None = None
+    ) -> list[_Tried]:
         """Learns candidates, and returns them with their evidence, those to prefer first."""
         self.tell(0.4, "placing prices")
         seconds = _FOR_PRICES * 60 * self.terms.minutes
@@ -263,7 +275,8 @@ class _Work:
         prices = self.shelf.numbers(
             "prices", lambda: {"found": placed_prices(lesson, seconds=seconds)}
         )["found"]
-        planned = list(recipes(lesson.nature, lesson.batch.state_size))
+        nature, n_numbers = lesson.nature, lesson.batch.state_size
+        planned = list(recipes(nature, n_numbers, is_played=practice is not None))
         found: list[_Tried] = []
         failure: DataError | None = None
         for number, recipe in enumerate(planned):
@@ -285,6 +298,9 @@ class _Work:
             self.tell(0.72, "trying the mean of two")
             mean = averaged(two[0].dial, two[1].dial)
             found = _valued([_Tried(mean, judged(mean), np.nan), *found])
+        if practice is not None and nature.n_states is None and len(prices) > 1:
+            best = max(found, key=lambda one: one.value)
+            found = _valued([*found, *self._practise(best.dial, lesson, practice, judged)])
         if len(prices) > 1 and not self.is_late():
             best = max(found, key=lambda one: one.value)
             alone = max(
@@ -317,6 +333,33 @@ class _Work:
         members = np.arange(len(inner), dtype=np.float64) if recipe.dial == "prices" else inner
         dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
         return _Tried(dial, judged(dial), np.nan)
+
+    def _practise(
+        self, dial: Dial, lesson: Lesson, how: Practice, judged: Callable[[Dial], Curve]
+    ) -> Iterator[_Tried]:
+        """Has a dial practise, if there is time."""
+        assert isinstance(dial.policy, PriceDial)
+        if how.rows(lesson.batch) is None:
+            return
+
+        def tell(number: int, n_rounds: int) -> None:
+            share = 0.6 + 0.15 * number / n_rounds
+            self.tell(share, f"practising: {dial.recipe.name}, round {number + 1} of {n_rounds}")
+
+        name, took = f"candidates/{dial.recipe.name}, practised", {"seconds": 0.0}
+        recipe = Recipe(f"{dial.recipe.name}, practised", ActorModel())
+
+        def learn() -> Any:
+            made = practised(dial, lesson, how, self.shelf, tell)
+            took["seconds"] = made.seconds
+            self.shelf.numbers(f"{name}/seconds", lambda: took)  # before the policy is kept
+            return made.policy
+
+        policy = self.shelf.policy(f"{name}/policy", learn)
+        seconds = float(self.shelf.numbers(f"{name}/seconds", lambda: took)["seconds"])
+        members = np.arange(len(policy.prices), dtype=np.float64)
+        found = Dial(recipe, policy, members, seconds, has_settled=True)
+        yield _Tried(found, judged(found), np.nan)
 
     def repeats(
         self, one: _Tried, rows: TransitionBatch, lesson: Lesson, judge: Judge

@@ -53,6 +53,7 @@ class Explored:
 
     batch: TransitionBatch
     pace: float  # seconds of playing an episode, in the last round
+    length: float  # steps of an episode, in the last round
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def explored(
         on_note(journey.why_short())
     batch = TransitionBatch.concatenate(journey.batches)
     _note_cuts(batch, on_note)
-    return Explored(batch, journey.pace)
+    last = journey.batches[-1]
+    return Explored(batch, journey.pace, len(last) / len(last.starts()))
 
 
 class _Journey:

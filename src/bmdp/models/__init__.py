@@ -1,5 +1,6 @@
 """Regressors of (Q_r, Q_c). Importing this package imports torch."""
 
+from bmdp.models.actor import ActorModel
 from bmdp.models.forest import ForestModel
 from bmdp.models.kernel import KernelModel
 from bmdp.models.linear import LinearModel
@@ -18,6 +19,7 @@ from bmdp.models.regressor import (
 from bmdp.models.table import TableModel
 
 __all__ = [
+    "ActorModel",
     "Averager",
     "EncoderNet",
     "ForestModel",

@@ -520,13 +520,8 @@ class LearnedQ:
 
     def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
-        rows = flat_states(states)
-        if self.clock:
-            rows = with_clock(rows, step, self.clock).astype(np.float64)
-        require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
-        rows = rows[:, self.shown]
         with torch.no_grad():
-            embedded = self.model.embed(torch.from_numpy(rows).to(self.model.device))
+            embedded = self.embedded(states, step)
             found = self.model.read(embedded, min(step, self.model.sizes.n_steps - 1))
             values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
             known = self.model.known(embedded)
@@ -539,6 +534,14 @@ class LearnedQ:
             return q_r, q_c
         allowed = mask[:, :, None]
         return np.where(allowed, q_r, -np.inf), np.where(allowed, q_c, np.inf)
+
+    def embedded(self, states: NDArray[Any], step: int) -> Tensor:
+        """States `[N, ...]` as the model reads them at a step."""
+        rows = flat_states(states)
+        if self.clock:
+            rows = with_clock(rows, step, self.clock).astype(np.float64)
+        require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
+        return self.model.embed(torch.from_numpy(rows[:, self.shown]).to(self.model.device))
 
     def to(self, device: str | torch.device) -> LearnedQ:
         """Returns the same, computed on a device."""
