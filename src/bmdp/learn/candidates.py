@@ -87,20 +87,20 @@ class Lesson:
         return self.batch.state[self.batch.starts()][:_N_STARTS]
 
 
-def recipes(nature: Nature, n_numbers: int, *, is_played: bool = False) -> tuple[Recipe, ...]:
+def recipes(nature: Nature, n_numbers: int, *, practises: bool = False) -> tuple[Recipe, ...]:
     """Returns the regressors to try with prices, the quick ones first.
 
     Args:
         nature: of the data.
         n_numbers: of a state.
-        is_played: whether there is a simulator. Where values are iterated, practice is then better
-            than any of them, and begins with the quickest.
+        practises: whether the best one will practise in a simulator. Where values are iterated,
+            practice is better than any of them, and begins with the quickest.
     """
     forest, kernel = Recipe("forest", ForestModel()), Recipe("kernel", KernelModel())
     if nature.n_states is not None:
         table = Recipe("table", TableModel())
         return (table,) if n_numbers == 1 else (table, forest, kernel)
-    if is_played and isinstance(nature.schedule, Iterations):
+    if practises and isinstance(nature.schedule, Iterations):
         return (forest,)
     return (
         forest,

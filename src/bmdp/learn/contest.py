@@ -47,7 +47,7 @@ from bmdp.models.actor import ActorModel
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import Regressor
 from bmdp.models.table import TableModel
-from bmdp.policies.prices import MultiplierPolicy, PriceDial
+from bmdp.policies.prices import MultiplierPolicy
 
 MINUTES = 5.0
 """Time of a fit, unless told otherwise."""
@@ -58,17 +58,19 @@ _LEAST = 20  # episodes from which on some are held out
 _MOST_STEPS = 800_000  # that are played for evidence
 _FEW = 10  # episodes of a budget, below which their deviation is not known
 _LEAST_LOOK = 8  # episodes by which a candidate is judged
+_N_LOOKS = 8  # first looks, for which all episodes of the choice would do
 _FOR_EVIDENCE = 0.2  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
+_MANY = 1_000  # states from which on what is learned of one should tell of others
 _FOR_PRACTICE = 0.12  # share of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
-_LATEST = 0.4  # share of the time after which no further candidate is begun
+_LATEST = 0.35  # share of the time after which no further candidate is begun
 
 OnProgress = Callable[[float, str], None]
 """Called with the share that is done, and with what goes on."""
@@ -182,7 +184,7 @@ def fit_env(
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
     work.check_played(forecast, batch)
-    n_played = n_explored + race.n_played + plan.forecast
+    n_played = n_explored + work.n_practised + race.n_played + plan.forecast
     return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_played))
 
 
@@ -229,6 +231,7 @@ class _Work:
     def __init__(self, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> None:
         self.terms, self.shelf, self.tell = terms, shelf, on_progress
         self.notes: list[str] = []
+        self.n_practised = 0  # episodes
 
     def note(self, text: str) -> None:
         """Adds a note, once."""
@@ -253,8 +256,10 @@ class _Work:
             _FOR_EVIDENCE * 60 * self.terms.minutes / (plan.evidence * max(pace, 1e-9)),
         )
         kept = self.shelf.numbers("plan", lambda: {"share": share})["share"]
+        choose = max(int(kept * plan.choose), 5 * _LEAST_LOOK)
+        look = min(plan.look, choose // _N_LOOKS)  # few episodes tell little, and promises too much
         numbers = (plan.look, plan.choose, plan.measure, plan.forecast)
-        least = (_LEAST_LOOK, 5 * _LEAST_LOOK, 0, 2 * N_FORECAST)
+        least = (max(look, _LEAST_LOOK), 5 * _LEAST_LOOK, 0, 2 * N_FORECAST)
         return EpisodePlan(
             plan.explore,
             plan.practise,
@@ -276,7 +281,8 @@ class _Work:
             "prices", lambda: {"found": placed_prices(lesson, seconds=seconds)}
         )["found"]
         nature, n_numbers = lesson.nature, lesson.batch.state_size
-        planned = list(recipes(nature, n_numbers, is_played=practice is not None))
+        practises = practice is not None and practice.rows(lesson.batch) is not None
+        planned = list(recipes(nature, n_numbers, practises=practises))
         found: list[_Tried] = []
         failure: DataError | None = None
         for number, recipe in enumerate(planned):
@@ -298,9 +304,10 @@ class _Work:
             self.tell(0.72, "trying the mean of two")
             mean = averaged(two[0].dial, two[1].dial)
             found = _valued([_Tried(mean, judged(mean), np.nan), *found])
-        if practice is not None and nature.n_states is None and len(prices) > 1:
+        is_large = nature.n_states is None or (n_numbers > 1 and nature.n_states > _MANY)
+        if practice is not None and practises and is_large and len(prices) > 1:
             best = max(found, key=lambda one: one.value)
-            found = _valued([*found, *self._practise(best.dial, lesson, practice, judged)])
+            found = _valued([*found, self._practise(best.dial, lesson, practice, judged)])
         if len(prices) > 1 and not self.is_late():
             best = max(found, key=lambda one: one.value)
             alone = max(
@@ -336,30 +343,28 @@ class _Work:
 
     def _practise(
         self, dial: Dial, lesson: Lesson, how: Practice, judged: Callable[[Dial], Curve]
-    ) -> Iterator[_Tried]:
-        """Has a dial practise, if there is time."""
-        assert isinstance(dial.policy, PriceDial)
-        if how.rows(lesson.batch) is None:
-            return
+    ) -> _Tried:
+        """Has a dial practise."""
 
         def tell(number: int, n_rounds: int) -> None:
             share = 0.6 + 0.15 * number / n_rounds
             self.tell(share, f"practising: {dial.recipe.name}, round {number + 1} of {n_rounds}")
 
-        name, took = f"candidates/{dial.recipe.name}, practised", {"seconds": 0.0}
+        name, kept = f"candidates/{dial.recipe.name}, practised", {"seconds": 0.0, "episodes": 0}
         recipe = Recipe(f"{dial.recipe.name}, practised", ActorModel())
 
         def learn() -> Any:
-            made = practised(dial, lesson, how, self.shelf, tell)
-            took["seconds"] = made.seconds
-            self.shelf.numbers(f"{name}/seconds", lambda: took)  # before the policy is kept
+            made, n_episodes = practised(dial, lesson, how, self.shelf, tell)
+            kept.update(seconds=made.seconds, episodes=n_episodes)
+            self.shelf.numbers(f"{name}/seconds", lambda: kept)  # before the policy is kept
             return made.policy
 
         policy = self.shelf.policy(f"{name}/policy", learn)
-        seconds = float(self.shelf.numbers(f"{name}/seconds", lambda: took)["seconds"])
+        told = self.shelf.numbers(f"{name}/seconds", lambda: kept)
+        self.n_practised = int(told["episodes"])
         members = np.arange(len(policy.prices), dtype=np.float64)
-        found = Dial(recipe, policy, members, seconds, has_settled=True)
-        yield _Tried(found, judged(found), np.nan)
+        found = Dial(recipe, policy, members, float(told["seconds"]), has_settled=True)
+        return _Tried(found, judged(found), np.nan)
 
     def repeats(
         self, one: _Tried, rows: TransitionBatch, lesson: Lesson, judge: Judge

@@ -46,14 +46,15 @@ _MOST_ROWS, _LEAST_ROWS = 20_000, 2_000  # of a round
 _LEAST_EPISODES = 4  # of a round
 _PER_ROW = 3e-5  # seconds of learning from a row
 _N_IMITATED, _N_IMITATIONS, _PART = 20_000, 400, 512  # states, steps of descent, states of each
-_IMITATION_RATE, _RATE = 3e-3, 1e-3  # of descent; the second one falls to 0
+_IMITATION_RATE, _RATE = 3e-3, 1e-3  # of descent
 _DOUBT = 0.1  # share of imitated decisions that is spread over all actions
 _EPOCHS, _BATCH = 4, 1024  # looks at a round, and rows of a step of descent
 _CLIP, _FARTHEST, _STEEPEST = 0.2, 5.0, 0.5  # of ratios, of advantages, and of gradients
 _TRACE = 0.95  # of generalised advantages
+_FALL = 2.0  # after half of the rounds, the rate falls
 _ENTROPY = 0.01  # that is worth something at first
 _RECENT = 0.8  # weight of the rounds before, in what prices cost
-_REPLACED = (0.25, 0.5)  # shares of the rounds after which prices are placed anew
+_REPLACED = (0.08, 0.25, 0.5)  # shares of the rounds after which prices are placed anew
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def practised(
     how: Practice,
     shelf: Shelf,
     on_round: Callable[[int, int], None] = lambda number, n_rounds: None,
-) -> Dial:
-    """Returns a dial that imitates another one, and then got better by playing.
+) -> tuple[Dial, int]:
+    """Returns a dial that imitates another one and then got better by playing, and its episodes.
 
     Args:
         dial: of prices, that is imitated.
@@ -113,7 +114,8 @@ def practised(
                 n_rounds = int(shelf.numbers(name, partial(dict, n=n))["n"])
     recipe = Recipe(f"{dial.recipe.name}, practised", ActorModel())
     members = np.arange(len(course.prices), dtype=np.float64)
-    return Dial(recipe, course.dial(), members, shelf.seconds - begin, has_settled=True)
+    found = Dial(recipe, course.dial(), members, shelf.seconds - begin, has_settled=True)
+    return found, course.n_played
 
 
 @njit(cache=True)
@@ -207,10 +209,14 @@ class _Course:
         """Episodes of the next round."""
         return max(_LEAST_EPISODES, round(self._rows / self._length))
 
+    @property
+    def n_played(self) -> int:
+        """Episodes that were played."""
+        return self._next - self.how.first
+
     def rounds_left(self, seconds: float, took: float) -> int:
         """Rounds that there is time for, and episodes, if the last one took so many seconds."""
-        n_played = self._next - self.how.first
-        by_episodes = (self.how.n_episodes - n_played) / self.n_episodes
+        by_episodes = (self.how.n_episodes - self.n_played) / self.n_episodes
         n = min(by_episodes, seconds / max(took, 1e-9), _MOST_ROUNDS)
         return int(max(n, 0))
 
@@ -258,7 +264,7 @@ class _Course:
     def play(self, share: float) -> None:
         """Plays a round and learns from it, after a share of all rounds."""
         n_heads = len(self.prices)
-        heads = (self._next - self.how.first + np.arange(self.n_episodes)) % n_heads
+        heads = (self.n_played + np.arange(self.n_episodes)) % n_heads
         actor = SampledActor(replace(self._q_function(), clock=self.clock))
         batch = self.how.player.play(actor, heads.astype(np.float64), self._next)
         batch = self.nature.ended(batch)
@@ -303,7 +309,7 @@ class _Course:
     def _learn(self, told: _Played, share: float) -> None:
         """Makes actions likelier that were better than expected."""
         for group in self._optimiser.param_groups:
-            group["lr"] = _RATE * (1 - share)
+            group["lr"] = _RATE * min(1.0, _FALL * (1 - share))
         entropy = _ENTROPY * (1 - share)
         for _ in range(_EPOCHS):
             order = torch.from_numpy(self.rng.permutation(len(told.heads)))

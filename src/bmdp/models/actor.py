@@ -117,7 +117,7 @@ class ActorQ(QModel):
     def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
         """Values at embedded states, `[1, n, 2, A, H]`."""
         logs, worth = self.chances(embedded), self.worth(embedded)
-        q_r = worth[:, :1] + logs - logs.amax(1, keepdim=True)
+        q_r = worth[:, :1] + (logs - logs.amax(1, keepdim=True))
         return torch.stack((q_r, worth[:, 1:].expand_as(q_r)), dim=1)[None]
 
     def select(self, members: list[int]) -> ActorQ:

@@ -304,8 +304,8 @@ def best_actions(q_r: Any, q_c: Any, prices: Any, tolerance: float) -> Any:
     is_infinite = prices == np.inf
     finite = prices * 1
     finite[is_infinite] = 0
-    worth = q_r - finite * _finite(q_c)
     least = q_c.min(axis=1, keepdims=True) if isinstance(q_c, np.ndarray) else q_c.amin(1, True)
+    worth = q_r - finite * (_finite(q_c) - _finite(least))  # what all cost makes no difference
     worth[is_infinite & (q_c > least + tolerance)] = -np.inf
     return worth.argmax(1)
 
