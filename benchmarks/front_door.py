@@ -30,6 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "two-way": {"observation": "time-to-collision", "observe_time": True},
 }
 BUDGETS = np.linspace(0.0, 1.0, 11)
+N_EPISODES = 20_000  # at each: costs of corridors are then known to 0.0035
 
 
 def measured(job: tuple[str, int, int | None]) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def measured(job: tuple[str, int, int | None]) -> dict[str, Any]:
     begun = time.perf_counter()
     fitted = bmdp.fit(spec, seed=seed, episodes=episodes)
     seconds = time.perf_counter() - begun
-    found = bmdp.evaluate(fitted.policy, spec, budgets=BUDGETS, n_episodes=5_000, seed=seed + 1)
+    found = bmdp.evaluate(fitted.policy, spec, budgets=BUDGETS, n_episodes=N_EPISODES, seed=seed + 1)
     cost, reward = found.discounted_cost_mean, found.discounted_reward_mean
     record = {
         "task": name,

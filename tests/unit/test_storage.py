@@ -139,7 +139,9 @@ def test_every_policy_of_the_library_is_among_them():
 
     own = {cls for cls in below(Policy) if cls.__module__.partition(".")[0] == "bmdp"}
     solved = {cls for cls in own if cls.__module__.endswith(".frontier")}  # of a task, in memory
-    assert own - solved - {Policy, OneStepPolicy, QPolicy} == {type(policy) for policy in POLICIES}
+    learned = {cls for cls in own if cls.__module__ == "bmdp.models.actor"}  # its tests save it
+    bases = {Policy, OneStepPolicy, QPolicy}
+    assert own - solved - learned - bases == {type(policy) for policy in POLICIES}
 
 
 @pytest.fixture

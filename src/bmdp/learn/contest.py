@@ -37,7 +37,7 @@ from bmdp.learn.candidates import (
 )
 from bmdp.learn.evidence import Curve, Judge, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
-from bmdp.learn.fit import Backward
+from bmdp.learn.fit import Backward, Iterations
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
 from bmdp.learn.natures import Nature, nature_of, returns, some_episodes
 from bmdp.learn.practice import Practice, practised
@@ -65,7 +65,7 @@ _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
 _MANY = 1_000  # states from which on what is learned of one should tell of others
-_FOR_PRACTICE = 0.12  # share of the time that practice may take
+_FOR_PRACTICE, _FOR_LONG = 0.12, 0.2  # shares of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
@@ -128,11 +128,11 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     told, held = best.curve, found[f"candidates/{best.dial.recipe.name}/held-out"]
     repeats = work.repeats(best, parts["held-out"], lesson, judge)
     if cheap is not None:
-        first = np.arange(1)
+        first = np.array([cheap.curve.first()])
         told = cheap.curve.take(first).joined(told)
         held = found[f"candidates/{cheap.dial.recipe.name}/held-out"].take(first).joined(held)
         others = work.repeats(cheap, parts["held-out"], lesson, judge)
-        repeats = np.append(others[:, :1], repeats, axis=1)
+        repeats = np.append(others[:, first], repeats, axis=1)
     forecast = _of_log(policy, told, held, repeats, len(held_out.starts()))
     work.check_log(best, forecast, lesson, batch)
     return work.fitted(policy, forecast, tried, best.curve, nature, (len(batch), n_episodes))
@@ -161,9 +161,10 @@ def fit_env(
         runners[runner.name] = runner
         return _paid(runner.curve(spread), batch)
 
-    how_long = _FOR_PRACTICE * 60 * terms.minutes
-    n_practised, step = plan.practise, found.pace / found.length
-    practice = Practice(player, plan.explore + plan.evidence, n_practised, how_long, step)
+    is_long = isinstance(nature.schedule, Iterations)
+    seconds = (_FOR_LONG if is_long else _FOR_PRACTICE) * 60 * terms.minutes
+    first, step = plan.explore + plan.evidence, found.pace / found.length
+    practice = Practice(player, first, plan.practise, seconds, step)
     tried = work.tried(lesson, judged, practice)
     work.tell(0.76, "playing candidates that are close")
     seconds = _FOR_EVIDENCE / 2 * 60 * terms.minutes
@@ -207,7 +208,7 @@ class EpisodePlan:
         EpisodePlan(explore=450, practise=150, look=30, choose=200, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(10_000, 200_000, 500, 20_000, 40_000, 1_100)
+            return cls(10_000, 200_000, 1_000, 60_000, 40_000, 1_100)
         return cls(*(int(share * episodes) for share in (0.45, 0.15, 0.03, 0.2, 0.1, 0.1)))
 
     @property
@@ -232,6 +233,7 @@ class _Work:
         self.terms, self.shelf, self.tell = terms, shelf, on_progress
         self.notes: list[str] = []
         self.n_practised = 0  # episodes
+        self.seconds_each = 0.0  # of a candidate
 
     def note(self, text: str) -> None:
         """Adds a note, once."""
@@ -283,6 +285,10 @@ class _Work:
         nature, n_numbers = lesson.nature, lesson.batch.state_size
         practises = practice is not None and practice.rows(lesson.batch) is not None
         planned = list(recipes(nature, n_numbers, practises=practises))
+        is_long = isinstance(nature.schedule, Iterations)
+        self.seconds_each = (
+            _FOR_EACH * 60 * self.terms.minutes / (2 if practises and is_long else 1)
+        )
         found: list[_Tried] = []
         failure: DataError | None = None
         for number, recipe in enumerate(planned):
@@ -329,7 +335,7 @@ class _Work:
         seconds = {"seconds": 0.0, "settled": 1.0}
 
         def learn() -> Any:
-            dial = learned(recipe, lesson, inner, _FOR_EACH * 60 * self.terms.minutes)
+            dial = learned(recipe, lesson, inner, self.seconds_each)
             seconds["seconds"] = dial.seconds
             seconds["settled"] = float(dial.has_settled)
             self.shelf.numbers(f"{name}/seconds", lambda: seconds)  # before the policy is kept
@@ -379,7 +385,8 @@ class _Work:
         """Returns another candidate that is much cheaper, at its least, than the first one is."""
         best = tried[0]
         other = tried[evidence.cheapest([one.curve for one in tried])]
-        costs, least = curve.rising(), float(other.curve.rising()[0])
+        costs = curve.rising()[curve.first() :]
+        least = float(other.curve.rising()[other.curve.first()])
         if other is best or costs[0] - least <= _CHEAPER * (costs[-1] - least):
             return None
         self.note(
@@ -397,10 +404,11 @@ class _Work:
         if self.terms.budget_range is not None:
             low, high = self.terms.budget_range
             least, most = policy.budget_range
-            if high < curve.rising()[0]:
+            cheapest = curve.rising()[curve.first()]
+            if high < cheapest:
                 self.note(
                     f"budget_range, {low:g} to {high:g}, is below the least cost that is known, "
-                    f"{curve.rising()[0]:.4g}: every budget plays what is cheapest"
+                    f"{cheapest:.4g}: every budget plays what is cheapest"
                 )
             elif low >= most:
                 self.note(
@@ -484,7 +492,7 @@ class _Work:
         best = tried[0]
         if not best.dial.has_settled:
             self.note("time ran out before the values of the dial had settled: give more minutes")
-        low, high = told.rising()[[0, -1]]
+        low, high = told.rising()[[told.first(), -1]]
         seconds = self.shelf.seconds
         text = (
             f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes in {seconds:.0f} s. "
@@ -537,7 +545,7 @@ def _candidates(tried: Sequence[_Tried], nature: Nature) -> Iterator[Candidate]:
         yield Candidate(
             name=one.dial.recipe.name,
             value=one.value,
-            least_cost=float(costs[0]),
+            least_cost=float(costs[one.curve.first()]),
             most_cost=float(costs[-1]),
             seconds=one.dial.seconds,
             is_taken=is_taken,

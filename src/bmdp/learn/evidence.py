@@ -39,6 +39,7 @@ N_GROUPS = 5
 
 _N_BUDGETS = 21  # at which curves are compared
 _UNABLE = 0.01  # share of the range of rewards that is taken off a dial that cannot save at all
+_NOTHING = 0.003  # share of the range of costs that is not worth saving
 _LITTLE = 0.005  # share of the range of rewards that makes no difference
 _ALIKE = 0.15  # share of the range of members over which a model errs alike
 _OWN = 0.1  # share of its error that is of a member alone
@@ -83,6 +84,22 @@ class Curve:
         found: FloatArray = isotonic_regression(self.cost, sample_weight=weights)
         return found
 
+    def first(self) -> int:
+        """The cheapest member that is played.
+
+        It is the best paid of those that cost next to nothing more than the cheapest one, if it
+        earns clearly more: what saves a thousandth may throw away all that pays.
+
+        >>> cost, none = np.array([0.0, 0.001, 1.0]), np.full(3, np.nan)
+        >>> Curve(cost, np.array([0.0, 5.0, 10.0]), none, none, none).first()
+        1
+        """
+        costs = self.rising()
+        is_near = costs <= costs[0] + _NOTHING * (costs[-1] - costs[0])
+        best = int(np.argmax(np.where(is_near, self.reward, -np.inf)))
+        gain = self.reward[best] - self.reward[0]
+        return best if gain > _LITTLE * np.ptp(self.reward) else 0
+
     def pooled(self) -> Curve:
         """Returns a curve with errors by one deviation of all members, where each has few episodes.
 
@@ -99,7 +116,7 @@ class Curve:
 
     def reward_at(self, budgets: FloatArray, cheapest: tuple[float, float]) -> FloatArray:
         """Rewards of coins between neighbours, and below them with a cheaper (cost, reward)."""
-        costs, rewards = self.rising(), self.reward
+        costs, rewards = self.rising()[self.first() :], self.reward[self.first() :]
         if cheapest[0] < costs[0]:
             costs, rewards = np.append(cheapest[0], costs), np.append(cheapest[1], rewards)
         return np.interp(budgets, costs, rewards)
@@ -121,12 +138,12 @@ def choice_values(curves: Sequence[Curve]) -> FloatArray:
     >>> choice_values(curves).round(2).tolist()  # the second one earns nothing below 0.5
     [5.0, 2.57]
     """
-    rising = [curve.rising() for curve in curves]
+    rising = [curve.rising()[curve.first() :] for curve in curves]
     costs = np.concatenate(rising)
     rewards = np.concatenate([curve.reward for curve in curves])
     budgets = np.linspace(costs.min(), costs.max(), _N_BUDGETS)
     bottom = cheapest(curves)
-    point = float(rising[bottom][0]), float(curves[bottom].reward[0])
+    point = float(rising[bottom][0]), float(curves[bottom].reward[curves[bottom].first()])
     width = (costs.max() - costs.min()) or 1.0
     unable = _UNABLE * (np.ptp(rewards) or 1.0) / width  # of a unit of cost that cannot be saved
     return np.array(
@@ -139,7 +156,11 @@ def choice_values(curves: Sequence[Curve]) -> FloatArray:
 
 def cheapest(curves: Sequence[Curve]) -> int:
     """Returns the place of the curve with the least cost; of equals, the one that earns most."""
-    ends = [(curve.rising()[0], -curve.reward[0], place) for place, curve in enumerate(curves)]
+    first = [curve.first() for curve in curves]
+    ends = [
+        (curve.rising()[at], -curve.reward[at], place)
+        for place, (curve, at) in enumerate(zip(curves, first, strict=True))
+    ]
     return int(min(ends)[2])
 
 
@@ -366,21 +387,24 @@ def handed_over(
         cheap: another dial and its curve, whose cheapest member is played at budgets below those of
             the dial.
     """
-    costs = curve.rising()
+    costs, first = curve.rising(), curve.first()
+    costs[:first] = costs[first]
     gained = np.append(0.0, np.cumsum(dial.slopes * np.diff(costs)))
-    if gained[-1] > 0 and curve.reward[-1] > curve.reward[0]:
-        gained *= (curve.reward[-1] - curve.reward[0]) / gained[-1]
-    rewards = curve.reward[0] + gained
+    if gained[-1] > 0 and curve.reward[-1] > curve.reward[first]:
+        gained *= (curve.reward[-1] - curve.reward[first]) / gained[-1]
+    rewards = curve.reward[first] + gained
+    rewards[:first] -= np.ptp(curve.reward)  # so that they are never played
     policy = played(dial, nature)
     low, high = min(0.0, float(costs[0])), float(costs[-1])
     if cheap is not None:
         other, told = cheap
+        at = told.first()
         return Portfolio(
             (policy, played(other, nature)),
             np.append(1, np.zeros(len(costs), np.int64)),
-            np.append(other.members[0], dial.members),
-            np.append(told.rising()[0], costs),
-            np.append(told.reward[0], rewards),
+            np.append(other.members[at], dial.members),
+            np.append(told.rising()[at], costs),
+            np.append(told.reward[at], rewards),
         )
     if isinstance(policy, PriceDial):
         return MultiplierPolicy(policy, low, high if high > low else low + 1.0, costs, rewards)
@@ -389,10 +413,10 @@ def handed_over(
 
 def shares_at(curve: Curve, budgets: FloatArray) -> FloatArray:
     """Probabilities `[B, M]` with which members are played at budgets, by a curve."""
-    costs = curve.rising()
-    first = np.searchsorted(costs, budgets, side="right") - 1
-    lower = np.clip(first, 0, len(costs) - 1)
-    upper = np.clip(first + 1, 0, len(costs) - 1)
+    costs, first = curve.rising(), curve.first()
+    place = np.searchsorted(costs, budgets, side="right") - 1
+    lower = np.clip(place, first, len(costs) - 1)
+    upper = np.clip(place + 1, first, len(costs) - 1)
     gap = costs[upper] - costs[lower]
     share = np.where(gap > 0, (budgets - costs[lower]) / np.where(gap > 0, gap, 1.0), 0.0)
     found = np.zeros((len(budgets), len(costs)))

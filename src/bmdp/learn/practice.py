@@ -278,7 +278,7 @@ class _Course:
             self._replace()
 
     def _told(self, batch: TransitionBatch) -> _Played:
-        """What a round says of its actions."""
+        """A round as it is learned from: how much better each action was than expected."""
         assert batch.budget is not None
         assert batch.truncated is not None
         heads = np.rint(batch.budget).astype(np.int64)

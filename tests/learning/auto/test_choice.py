@@ -14,7 +14,7 @@ from bmdp.learn.evidence import Spread, bare_curve, blended, choice_values, chos
 from bmdp.learn.race import Race, Runner, Tally, in_doubt
 from bmdp.learn.shelf import Shelf
 from bmdp.models import TableModel
-from bmdp.policies import HullPolicy, Portfolio, TabularQ
+from bmdp.policies import HullPolicy, Portfolio, PriceDial, TabularQ
 from small_logs import grid
 
 COSTS = np.linspace(0, 1, 5)
@@ -75,6 +75,36 @@ def test_below_the_least_cost_of_a_dial_the_cheapest_candidate_has_its_turn():
     assert (float(mixed.cost[0]), float(mixed.reward[0])) == (0.5, 2.0)
     assert (found.which.tolist(), found.budgets.tolist()) == ([1, 0, 0], [0.0, 0.0, 1.0])
     assert found.budget_range[1] == 2.0
+
+
+NEAR = curve([0.0, 0.001, 0.5, 1.0], [0.0, 6.0, 8.0, 10.0])
+"""The first member saves a thousandth, and earns nothing."""
+
+
+def test_a_member_that_saves_next_to_nothing_and_earns_nothing_is_not_played():
+    members = np.arange(4.0)
+    q = TabularQ(q_r=np.zeros((1, 2, 4)), q_c=np.zeros((1, 2, 4)))
+    dial = Dial(Recipe("a", TableModel()), PriceDial(q, [3.0, 2.0, 1.0, 0.0]), members, 0.0, True)
+    found = handed_over(dial, NEAR, SimpleNamespace(clock=0))
+    points = found.dial.points(np.zeros(3, int))
+    mixed = found.first_mixtures(points, np.array([0.0, 0.0005, 0.2505]))
+    assert mixed.lower.tolist() == [1, 1, 1]
+    assert mixed.p_upper.round(3).tolist() == [0.0, 0.0, 0.5]
+    shares = evidence.shares_at(NEAR, np.array([0.0, 0.2505]))
+    np.testing.assert_allclose(shares, [[0, 1, 0, 0], [0, 0.5, 0.5, 0]])
+
+
+def test_the_choice_does_not_see_it_either():
+    """Beside it is a dial that is the same without that member, and a worse one."""
+    same, worse = curve([0.001, 0.5, 1.0], [6.0, 8.0, 10.0]), curve([0.0, 1.0], [5.0, 9.0])
+    values = choice_values([NEAR, same, worse])
+    assert values[0] == pytest.approx(values[1])
+    assert chosen([worse, NEAR]) == 1
+
+
+def test_the_cheapest_member_is_played_where_little_more_is_to_be_earned():
+    assert curve([0.0, 0.001, 1.0], [6.0, 6.01, 10.0]).first() == 0
+    assert curve([0.0, 0.01, 1.0], [0.0, 6.0, 10.0]).first() == 0  # and where it saves a hundredth
 
 
 def test_a_log_tells_what_such_a_coin_costs(monkeypatch):

@@ -21,7 +21,7 @@ CORRIDORS = SPEC.env.spec()
 RANDOM = RandomBudgetedPolicy(5, 0.0, 1.0)
 
 
-def collected(policy, episodes=range(150), spec=CORRIDORS, **how):
+def collected(policy, episodes=range(300), spec=CORRIDORS, **how):
     budgets = np.linspace(0, 1, 500)[episodes.start : episodes.stop]
     return collect(policy, spec, episodes, budgets=budgets, seed=3, **how)
 
@@ -45,7 +45,7 @@ def test_transitions_of_an_episode_follow_each_other():
     follows = batch.episode[1:] == batch.episode[:-1]
     np.testing.assert_array_equal(batch.state[1:][follows], batch.next_state[:-1][follows])
     np.testing.assert_array_equal(batch.budget[1:][follows], batch.next_budget[:-1][follows])
-    np.testing.assert_array_equal(np.unique(batch.episode), np.arange(150))
+    np.testing.assert_array_equal(np.unique(batch.episode), np.arange(300))
     np.testing.assert_array_equal(batch.terminal[:-1], ~follows)
 
 
@@ -58,7 +58,7 @@ def test_an_episode_is_the_same_in_any_company():
 def test_progress_counts_the_episodes_of_each_part():
     told = []
     collected(RANDOM, progress=lambda *now: told.append(now))
-    assert told == [(64, 150), (128, 150), (150, 150)]
+    assert told == [(256, 300), (300, 300)]
 
 
 @pytest.mark.slow

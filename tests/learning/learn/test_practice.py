@@ -202,6 +202,12 @@ def test_an_actor_is_saved_and_loaded(tmp_path):
     loaded = bmdp.load_policy(tmp_path / "policy")
     for ours, theirs in zip(dial.points(STATES), loaded.points(STATES), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    SampledActor(actor()).save(tmp_path / "actor")
+    drawn = [
+        policy.decide(STATES, 2, np.random.default_rng(0)).action.tolist()
+        for policy in (SampledActor(actor()), bmdp.load_policy(tmp_path / "actor"))
+    ]
+    assert drawn[0] == drawn[1]
 
 
 @pytest.mark.parametrize("action", [0, 1])
