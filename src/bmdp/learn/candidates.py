@@ -33,6 +33,7 @@ N_MEMBERS = 20
 
 _N_FIRST = 13  # prices that are tried at first, over six powers of 10
 _MOST_ROWS = 5_000  # that place prices
+_SAFE = 10.0  # times the highest price that makes a difference
 _N_BUDGETS = 9  # of an even grid that is joined to where members lie
 _N_STARTS = 1000  # first states at which members are asked
 
@@ -185,7 +186,10 @@ def averaged(one: Dial, other: Dial) -> Dial:
 
 
 def placed_prices(lesson: Lesson, n: int = N_MEMBERS, seconds: float = np.inf) -> FloatArray:
-    """Returns prices where they make a difference, by a quick look at some of the episodes."""
+    """Returns prices where they make a difference, by a quick look at some of the episodes.
+
+    The first one is higher by far than what that look found worth saving: it may have been wrong.
+    """
     prices = first_prices(lesson.batch, lesson.gamma, _N_FIRST)
     if len(prices) == 1:
         return prices
@@ -195,7 +199,7 @@ def placed_prices(lesson: Lesson, n: int = N_MEMBERS, seconds: float = np.inf) -
     for _ in range(2):
         dial = learned(quick_recipe(lesson.nature), lesson, prices, seconds / 2)
         prices = refined_prices(prices, promised(dial, lesson)[:, 0], n)
-    return prices
+    return np.append(_SAFE * prices[0], prices)
 
 
 def promised(dial: Dial, lesson: Lesson) -> FloatArray:

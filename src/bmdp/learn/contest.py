@@ -55,7 +55,7 @@ MINUTES = 5.0
 N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
 _LEAST = 20  # episodes from which on some are held out
-_MOST_STEPS = 800_000  # that are played for evidence
+_MOST_STEPS = 2_000_000  # that are played for evidence
 _FEW = 10  # episodes of a budget, below which their deviation is not known
 _LEAST_LOOK = 8  # episodes by which a candidate is judged
 _N_LOOKS = 8  # first looks, for which all episodes of the choice would do
@@ -64,7 +64,6 @@ _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
-_MANY = 1_000  # states from which on what is learned of one should tell of others
 _FOR_PRACTICE, _FOR_LONG = 0.12, 0.2  # shares of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
@@ -180,7 +179,8 @@ def fit_env(
     best = tried[0]
     work.tell(0.8, "measuring the dial")
     runner = next(one for one in ran if one.dial is best.dial)
-    both = _paid(race.measure(runner, plan.measure, seconds).curve(spread), batch)
+    most = plan.measure + max(0, plan.choose - race.n_played)  # the choice may need fewer
+    both = _paid(race.measure(runner, most, seconds).curve(spread), batch)
     policy = work.handed_over(best, both, nature, work.cheaper(tried, both))
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
@@ -208,7 +208,7 @@ class EpisodePlan:
         EpisodePlan(explore=450, practise=150, look=30, choose=200, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(10_000, 200_000, 1_000, 60_000, 40_000, 1_100)
+            return cls(10_000, 200_000, 1_000, 60_000, 150_000, 1_100)
         return cls(*(int(share * episodes) for share in (0.45, 0.15, 0.03, 0.2, 0.1, 0.1)))
 
     @property
@@ -310,8 +310,7 @@ class _Work:
             self.tell(0.72, "trying the mean of two")
             mean = averaged(two[0].dial, two[1].dial)
             found = _valued([_Tried(mean, judged(mean), np.nan), *found])
-        is_large = nature.n_states is None or (n_numbers > 1 and nature.n_states > _MANY)
-        if practice is not None and practises and is_large and len(prices) > 1:
+        if practice is not None and practises and nature.n_states is None and len(prices) > 1:
             best = max(found, key=lambda one: one.value)
             found = _valued([*found, self._practise(best.dial, lesson, practice, judged)])
         if len(prices) > 1 and not self.is_late():

@@ -35,6 +35,7 @@ from bmdp.learn.shelf import Shelf
 
 _N_GROUPS = 8  # of episodes, one of which is left out at a time
 _CLEAR = 2.0  # standard errors by which the worse ones are told
+_BEFORE = 10.0  # episodes that what is thought of variances counts for
 _DOUBT = 0.05  # of what dials promise themselves
 _EACH = 4  # episodes of a member, at least
 _NEAR = 0.02  # share of its cost to which a member's cost is to be known
@@ -52,6 +53,7 @@ class Tally:
 
     counts: FloatArray  # [G, M]
     sums: FloatArray  # [G, M, 2]
+    squares: FloatArray  # [M, 2], of all groups
 
     @classmethod
     def of(cls, found: FloatArray, which: IntArray, n_members: int) -> Tally:
@@ -62,17 +64,40 @@ class Tally:
         cell = rank % _N_GROUPS, which[order]
         np.add.at(counts, cell, 1)
         np.add.at(sums, cell, found[order])
-        return cls(counts, sums)
+        squares = np.zeros((n_members, 2))
+        np.add.at(squares, which, found**2)
+        return cls(counts, sums, squares)
 
     def __add__(self, other: Tally) -> Tally:
         """Both together."""
-        return Tally(self.counts + other.counts, self.sums + other.sums)
+        squares = self.squares + other.squares
+        return Tally(self.counts + other.counts, self.sums + other.sums, squares)
 
     def means(self, without: int | None = None) -> FloatArray:
         """Rewards and costs `[M, 2]`, with a group left out or not; 0 where nothing was played."""
         counts = self._kept(self.counts, without)
         sums = self._kept(self.sums, without)
         return np.asarray(sums / np.maximum(counts, 1)[:, None])
+
+    def spread(self, before: Spread) -> Spread:
+        """Variance of episodes, by those that were played.
+
+        Args:
+            before: what was thought of it, which counts for a few episodes.
+
+        >>> rng, which = np.random.default_rng(0), np.arange(8_000) % 2
+        >>> found = rng.normal([[1.0, 4.0]], [[3.0, 2.0]], size=(8_000, 2))  # rewards and costs
+        >>> own = Tally.of(found, which, 2).spread(Spread(cost=5.0, reward=5.0))
+        >>> round(own.cost, 1), round(own.reward)
+        (1.0, 9)
+        """
+        counts = self.counts.sum(axis=0)  # [M]
+        off_r, off_c = (self.squares - counts[:, None] * self.means() ** 2).sum(axis=0)
+        n, paid = counts.sum(), float(counts @ np.abs(self.means()[:, 1]))
+        if paid == 0:
+            return before
+        cost = (off_c + _BEFORE * before.cost * paid / n) / (paid + _BEFORE * paid / n)
+        return Spread(float(cost), float((off_r + _BEFORE * before.reward) / (n + _BEFORE)))
 
     def curve(self, without: int | None = None) -> Curve:
         """The same as a curve."""
@@ -99,7 +124,7 @@ class Runner:
         _, kind = alike(self.model)
         measured = self.tally.curve(without).take(kind)
         measured = replace(measured, counts=measured.counts / np.bincount(kind)[kind])
-        return blended(self.model, measured, spread, _DOUBT)
+        return blended(self.model, measured, self.tally.spread(spread), _DOUBT)
 
 
 def alike(model: Curve) -> tuple[IntArray, IntArray]:
@@ -195,7 +220,8 @@ class Race:
         if cost.max() == 0:
             return runner
         size = np.maximum(cost, _LEAST * cost.max())
-        needed = self.spread.cost * size / (_NEAR * size) ** 2 - runner.tally.counts.sum(axis=0)
+        spread = runner.tally.spread(self.spread).cost
+        needed = spread * size / (_NEAR * size) ** 2 - runner.tally.counts.sum(axis=0)
         needed = np.maximum(needed, 0.0)
         if needed.sum() == 0:
             return runner
@@ -231,10 +257,10 @@ class Race:
             batch = self.player.play(played(runner.dial, self.lesson.nature), members, self.next)
             tally = Tally.of(returns(batch, self.player.gamma), which, len(kinds))
             seconds = (time.monotonic() - begin) / len(which)
-            return {"counts": tally.counts, "sums": tally.sums, "seconds": seconds}
+            return {**vars(tally), "seconds": seconds}
 
         kept = self.shelf.numbers(name, make)
-        tally = runner.tally + Tally(kept["counts"], kept["sums"])
+        tally = runner.tally + Tally(kept["counts"], kept["sums"], kept["squares"])
         return replace(runner, tally=tally, seconds=float(kept["seconds"]))
 
 

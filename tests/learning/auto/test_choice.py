@@ -276,7 +276,7 @@ def test_costs_are_measured_to_a_fiftieth():
 def test_where_nothing_costs_nothing_is_measured():
     _, race, runners = race_of(0, (1.0,))
     free = replace(runners[0], model=curve(np.zeros(3), MEMBERS))
-    free = replace(free, tally=Tally(free.tally.counts, free.tally.sums * [1.0, 0.0]))
+    free = replace(free, tally=replace(free.tally, sums=free.tally.sums * [1.0, 0.0]))
     assert race.measure(free, 500, np.inf) is free
 
 
@@ -289,6 +289,28 @@ def test_a_curve_is_like_itself_alone():
     one = curve(COSTS, 4 * COSTS)
     assert one.is_like(curve(COSTS, 4.001 * COSTS))
     assert not one.is_like(curve(COSTS, 4.1 * COSTS))
+
+
+def test_a_model_that_is_right_but_on_one_member_is_not_believed_there():
+    """Errors are 0.1; the model is right to 1 % on all members but one, which it has off by 2."""
+    model = np.linspace(4, 8, 9)
+    truth = np.where(model == 6, 8.0, 1.01 * model)
+    measured = replace(curve(truth, truth), counts=600.0 * np.ones(9))
+    found = blended(curve(model, model), measured, Spread(1.0, 6.0), 0.05)
+    np.testing.assert_allclose(found.cost, truth, rtol=0.02)
+
+
+def test_the_variance_of_episodes_is_found_by_those_that_were_played():
+    """Costs are 3 times a Poisson number: their variance is 3 times their mean."""
+    rng, which = np.random.default_rng(0), np.arange(60_000) % 20
+    costs = 3 * rng.poisson((which + 1) / 5)
+    rewards = rng.normal(0, 2, size=60_000)
+    tally = Tally.of(np.column_stack((rewards, costs)), which, 20)
+    found = tally.spread(Spread(cost=20.0, reward=4.0))
+    assert found.cost == pytest.approx(3, rel=0.05)
+    assert found.reward == pytest.approx(4, rel=0.05)
+    nothing = Tally.of(np.zeros((40, 2)), which[:40], 20)
+    assert nothing.spread(Spread(20.0, 4.0)) == Spread(20.0, 4.0)
 
 
 def test_neighbours_tell_how_far_a_model_is_off():
