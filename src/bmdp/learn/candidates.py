@@ -22,6 +22,7 @@ from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFT
 from bmdp.learn.natures import Nature, first_prices, refined_prices, some_episodes
 from bmdp.models.forest import ForestModel
 from bmdp.models.kernel import KernelModel
+from bmdp.models.networks import FrontierNet, Regression
 from bmdp.models.regressor import LearnedQ, MeanQ, Regressor
 from bmdp.models.table import TableModel
 from bmdp.policies.hull import HullPolicy
@@ -31,6 +32,10 @@ from bmdp.randomness import named_generator
 N_MEMBERS = 20
 """Members of a dial."""
 
+NETWORK = FrontierNet(structure="free", regression=Regression(steps=400, batch_size=1024))
+"""The network that is tried on a GPU."""
+
+_MANY_NUMBERS = 50  # of a state, from which on networks are tried
 _N_FIRST = 13  # prices that are tried at first, over six powers of 10
 _MOST_ROWS = 5_000  # that place prices
 _SAFE = 10.0  # times the highest price that makes a difference
@@ -88,7 +93,9 @@ class Lesson:
         return self.batch.state[self.batch.starts()][:_N_STARTS]
 
 
-def recipes(nature: Nature, n_numbers: int, *, practises: bool = False) -> tuple[Recipe, ...]:
+def recipes(
+    nature: Nature, n_numbers: int, *, practises: bool = False, on_gpu: bool = False
+) -> tuple[Recipe, ...]:
     """Returns the regressors to try with prices, the quick ones first.
 
     Args:
@@ -96,18 +103,17 @@ def recipes(nature: Nature, n_numbers: int, *, practises: bool = False) -> tuple
         n_numbers: of a state.
         practises: whether the best one will practise in a simulator. Where values are iterated,
             practice is better than any of them, and begins with the quickest.
+        on_gpu: whether there is a GPU, on which networks are tried for states of many numbers.
     """
     forest, kernel = Recipe("forest", ForestModel()), Recipe("kernel", KernelModel())
     if nature.n_states is not None:
         table = Recipe("table", TableModel())
         return (table,) if n_numbers == 1 else (table, forest, kernel)
+    network = (Recipe("network", NETWORK),) if on_gpu and n_numbers >= _MANY_NUMBERS else ()
     if practises and isinstance(nature.schedule, Iterations):
-        return (forest,)
-    return (
-        forest,
-        kernel,
-        Recipe("cautious kernels", KernelModel(100), ensemble=5, caution=0.5),
-    )
+        return (forest, *network)
+    cautious = Recipe("cautious kernels", KernelModel(100), ensemble=5, caution=0.5)
+    return (forest, kernel, cautious, *network)
 
 
 def budgeted(recipe: Recipe, costs: FloatArray) -> tuple[Recipe, FloatArray]:

@@ -37,7 +37,7 @@ from bmdp.learn.candidates import (
 )
 from bmdp.learn.evidence import Curve, Judge, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
-from bmdp.learn.fit import Backward, Iterations
+from bmdp.learn.fit import Backward, Iterations, torch_device
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
 from bmdp.learn.natures import Nature, nature_of, returns, some_episodes
 from bmdp.learn.practice import Practice, practised
@@ -284,7 +284,8 @@ class _Work:
         )["found"]
         nature, n_numbers = lesson.nature, lesson.batch.state_size
         practises = practice is not None and practice.rows(lesson.batch) is not None
-        planned = list(recipes(nature, n_numbers, practises=practises))
+        on_gpu = torch_device(self.terms.device).type == "cuda"
+        planned = list(recipes(nature, n_numbers, practises=practises, on_gpu=on_gpu))
         is_long = isinstance(nature.schedule, Iterations)
         self.seconds_each = (
             _FOR_EACH * 60 * self.terms.minutes / (2 if practises and is_long else 1)
