@@ -2,7 +2,8 @@
 
 1. The *nature* of the data is read off them (`bmdp.learn.natures`).
 2. *Candidates* are learned from the same transitions (`bmdp.learn.candidates`). Where there is a
-   simulator and states are numbers, the best one *practises* in it (`bmdp.learn.practice`).
+   simulator and states are numbers, or many, the best one *practises* in it
+   (`bmdp.learn.practice`).
 3. *Evidence* from episodes that had no part in that says what each of them costs and earns, and
    the best one is taken (`bmdp.learn.evidence`).
 4. Its members are measured once more, the dial is set by that, and a forecast is made.
@@ -64,6 +65,7 @@ _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
 _FOR_EXPLORING = 0.25  # share of the time that exploring may take
 _FOR_PRICES = 0.05  # share of the time that placing prices may take
 _FOR_EACH = 0.08  # share of the time that a candidate may take
+_MANY = 1_000  # states from which on what is learned of one should tell of others
 _FOR_PRACTICE, _FOR_LONG = 0.12, 0.2  # shares of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
@@ -311,7 +313,8 @@ class _Work:
             self.tell(0.72, "trying the mean of two")
             mean = averaged(two[0].dial, two[1].dial)
             found = _valued([_Tried(mean, judged(mean), np.nan), *found])
-        if practice is not None and practises and nature.n_states is None and len(prices) > 1:
+        is_large = nature.n_states is None or (n_numbers > 1 and nature.n_states > _MANY)
+        if practice is not None and practises and is_large and len(prices) > 1:
             best = max(found, key=lambda one: one.value)
             found = _valued([*found, self._practise(best.dial, lesson, practice, judged)])
         if len(prices) > 1 and not self.is_late():
