@@ -41,7 +41,9 @@ def measured(job: tuple[str, int, int | None]) -> dict[str, Any]:
     begun = time.perf_counter()
     fitted = bmdp.fit(spec, seed=seed, episodes=episodes)
     seconds = time.perf_counter() - begun
-    found = bmdp.evaluate(fitted.policy, spec, budgets=BUDGETS, n_episodes=N_EPISODES, seed=seed + 1)
+    found = bmdp.evaluate(
+        fitted.policy, spec, budgets=BUDGETS, n_episodes=N_EPISODES, seed=seed + 1
+    )
     cost, reward = found.discounted_cost_mean, found.discounted_reward_mean
     record = {
         "task": name,
