@@ -62,7 +62,11 @@ def fit(  # noqa: PLR0913
     ] = None,
     episodes: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Episodes to play in ENV, in all; 5,000."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Episodes to play in ENV, in all; as many as there is time for.",
+        ),
     ] = None,
     minutes: Annotated[
         float | None, typer.Option(metavar="M", help="Time that it may take, about; 5.")

@@ -82,8 +82,8 @@ def fit(  # noqa: PLR0913
         seed: of all that is random.
         budget_range: budgets that the policy is to take, in discounted cost; from the least cost
             that is known (or 0) to the largest that pays, if not given.
-        episodes: that are played in an environment; 5,000 if not given, or as many as there is time
-            for.
+        episodes: that are played in an environment, in all. If not given, up to 10,000 explore, and
+            as many as there is time for practise, choose and measure.
         minutes: that it may take, about; 5 if not given.
         workers: processes that play; any number plays the same episodes.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
