@@ -59,6 +59,7 @@ _LEAST = 20  # episodes from which on some are held out
 _MOST_STEPS = 2_000_000  # that are played for evidence
 _FEW = 10  # episodes of a budget, below which their deviation is not known
 _LEAST_LOOK = 8  # episodes by which a candidate is judged
+_FORECAST = 0.05  # share of all episodes of evidence that a forecast has, if there are few
 _N_LOOKS = 8  # first looks, for which all episodes of the choice would do
 _FOR_EVIDENCE = 0.2  # share of the time that evidence takes, at most
 _MOST_ITERATED = 40_000  # rows that are iterated over, where states are many
@@ -210,7 +211,7 @@ class EpisodePlan:
         EpisodePlan(explore=450, practise=150, look=30, choose=200, measure=100, forecast=100)
         """
         if episodes is None:
-            return cls(10_000, 200_000, 1_000, 60_000, 150_000, 1_100)
+            return cls(10_000, 200_000, 1_000, 60_000, 150_000, 4_400)
         return cls(*(int(share * episodes) for share in (0.45, 0.15, 0.03, 0.2, 0.1, 0.1)))
 
     @property
@@ -262,8 +263,9 @@ class _Work:
         kept = self.shelf.numbers("plan", lambda: {"share": share})["share"]
         choose = max(int(kept * plan.choose), 5 * _LEAST_LOOK)
         look = min(plan.look, choose // _N_LOOKS)  # few episodes tell little, and promises too much
+        told = min(plan.forecast, int(_FORECAST * kept * plan.evidence))
         numbers = (plan.look, plan.choose, plan.measure, plan.forecast)
-        least = (max(look, _LEAST_LOOK), 5 * _LEAST_LOOK, 0, 2 * N_FORECAST)
+        least = (max(look, _LEAST_LOOK), 5 * _LEAST_LOOK, 0, max(told, 2 * N_FORECAST))
         return EpisodePlan(
             plan.explore,
             plan.practise,
