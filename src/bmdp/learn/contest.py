@@ -166,7 +166,8 @@ def fit_env(
     is_long = isinstance(nature.schedule, Iterations)
     seconds = (_FOR_LONG if is_long else _FOR_PRACTICE) * 60 * terms.minutes
     first, step = plan.explore + plan.evidence, found.pace / found.length
-    practice = Practice(player, first, plan.practise, seconds, step)
+    alone = replace(player, workers=1)  # to start processes takes longer than a round
+    practice = Practice(alone, first, plan.practise, seconds, step)
     tried = work.tried(lesson, judged, practice)
     work.tell(0.76, "playing candidates that are close")
     seconds = _FOR_EVIDENCE / 2 * 60 * terms.minutes
