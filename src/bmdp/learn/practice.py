@@ -45,16 +45,16 @@ _COUNTED = (2, 10, 25)  # rounds after which it is seen how many there is time f
 _MOST_ROWS, _LEAST_ROWS = 20_000, 2_000  # of a round
 _LEAST_EPISODES = 4  # of a round
 _PER_ROW = 3e-5  # seconds of learning from a row
-_N_IMITATED, _N_IMITATIONS, _PART = 20_000, 400, 512  # states, steps of descent, states of each
-_IMITATION_RATE, _RATE = 3e-3, 1e-3  # of descent
-_DOUBT = 0.1  # share of imitated decisions that is spread over all actions
-_EPOCHS, _BATCH = 4, 1024  # looks at a round, and rows of a step of descent
-_CLIP, _FARTHEST, _STEEPEST = 0.2, 5.0, 0.5  # of ratios, of advantages, and of gradients
-_TRACE = 0.95  # of generalised advantages
-_FALL = 2.0  # after half of the rounds, the rate falls
-_ENTROPY = 0.01  # that is worth something at first
-_RECENT = 0.8  # weight of the rounds before, in what prices cost
-_REPLACED = (0.08, 0.25, 0.5)  # shares of the rounds after which prices are placed anew
+_N_IMITATED, _N_IMITATIONS, _PART = 20_000, 400, 512  # states, gradient steps, batch size
+_IMITATION_RATE, _RATE = 3e-3, 1e-3  # learning rates
+_DOUBT = 0.1  # label smoothing of imitated actions
+_EPOCHS, _BATCH = 4, 1024  # passes over a round, and batch size
+_CLIP, _FARTHEST, _STEEPEST = 0.2, 5.0, 0.5  # bounds of ratios, advantages, gradient norms
+_TRACE = 0.95  # lambda of generalised advantage estimation
+_FALL = 2.0  # the learning rate falls after the first half of the rounds
+_ENTROPY = 0.01  # weight of the entropy bonus in the first round; it falls to 0
+_RECENT = 0.8  # decay of means over rounds
+_PLACED_ANEW = (0.08, 0.25, 0.5)  # shares of the rounds after which prices are placed anew
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ class _Course:
         self.prices, self._first_prices = dial.policy.prices, dial.policy.prices
         states = self._shown(batch.state, batch.step)
         heads = tuple(map(float, range(len(self.prices))))
-        self.sizes = Sizes(1, 1, batch.n_actions, states.shape[1], heads)
-        self.model = ActorModel().empty(self.sizes)
+        sizes = Sizes(1, 1, batch.n_actions, states.shape[1], heads)
+        self.model = ActorModel().empty(sizes)
         by = Scaling.of(states)
         self.model.centre[:] = torch.from_numpy(by.centre)
         self.model.scale[:] = torch.from_numpy(by.scale)
@@ -190,7 +190,7 @@ class _Course:
         self._next = how.first
         self._squares, self._counts = np.zeros((2, len(self.prices)))  # of advantages, and rows
         self._paid, self._n_paid = np.zeros((2, len(self.prices)))
-        self._replaced = 0
+        self._n_placed = 0
         self._optimiser = torch.optim.Adam(self.model.parameters(), lr=_RATE)
 
     def _seed(self, name: str) -> int:
@@ -226,8 +226,8 @@ class _Course:
         return PriceDial(replace(self._q_function(), clock=clock), self.prices)
 
     def _q_function(self) -> LearnedQ:
-        shown: BoolArray = np.ones(self.sizes.n_numbers, np.bool_)
-        taken: BoolArray = np.ones(self.sizes.n_actions, np.bool_)
+        shown: BoolArray = np.ones(self.model.sizes.n_numbers, np.bool_)
+        taken: BoolArray = np.ones(self.model.sizes.n_actions, np.bool_)
         reward_unit, cost_unit = map(float, self.units)
         return LearnedQ(self.model.select([0]), shown, taken, reward_unit, cost_unit)
 
@@ -274,8 +274,8 @@ class _Course:
         found = returns(batch, self.lesson.gamma)
         self._paid = _RECENT * self._paid + np.bincount(heads, found[:, 1], n_heads)
         self._n_paid = _RECENT * self._n_paid + np.bincount(heads, minlength=n_heads)
-        if self._replaced < len(_REPLACED) and share >= _REPLACED[self._replaced]:
-            self._replace()
+        if self._n_placed < len(_PLACED_ANEW) and share >= _PLACED_ANEW[self._n_placed]:
+            self._place_anew()
 
     def _told(self, batch: TransitionBatch) -> _Played:
         """A round as it is learned from: how much better each action was than expected."""
@@ -322,9 +322,9 @@ class _Course:
                 error = (self.model.worth(states, heads) - worth).square().mean()
                 _descend(self._optimiser, error / 2 - better - entropy * open_minded, _STEEPEST)
 
-    def _replace(self) -> None:
+    def _place_anew(self) -> None:
         """Places prices anew, by what they cost; each begins with the policy of its place."""
-        self._replaced += 1
+        self._n_placed += 1
         costs = self._paid / np.maximum(self._n_paid, 1e-9)
         prices = refined_prices(self.prices, costs, max(3, len(self._first_prices) - 1))
         dearer = self.prices[self.prices > prices[0]]
@@ -335,8 +335,7 @@ class _Course:
         self._squares, self._counts = np.interp(places, before, squares), np.ones(len(places))
         self.prices = prices
         heads = tuple(map(float, range(len(prices))))
-        self.sizes = self.sizes._replace(heads=heads)
-        self.model.sizes = self.sizes
+        self.model.sizes = self.model.sizes._replace(heads=heads)
         self.model.places = torch.from_numpy(places).float()
         self._paid, self._n_paid = np.zeros((2, len(prices)))
 

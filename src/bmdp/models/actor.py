@@ -26,11 +26,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bmdp.arrays import FloatArray
+from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus
 from bmdp.models.regressor import LearnedQ, Loss, Problem, QModel, RowSet, Sizes
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
+_NO_TARGETS = "an actor is not fitted to targets: it practises (bmdp.learn.practice)."
 _FAR = 10.0  # deviations beyond which a number of a state is not looked at
 
 
@@ -82,15 +84,15 @@ class ActorQ(QModel):
 
     def prepare(self, problem: Problem) -> None:
         """Refuses: an actor is not fitted to targets."""
-        raise NotImplementedError("an actor practises (bmdp.learn.practice); it has no targets")
+        raise ConfigError(_NO_TARGETS)
 
     def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
         """Refuses, as `prepare` does."""
-        raise NotImplementedError
+        raise ConfigError(_NO_TARGETS)
 
     def error(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor) -> float:
         """Refuses, as `prepare` does."""
-        raise NotImplementedError
+        raise ConfigError(_NO_TARGETS)
 
     def embed(self, states: Tensor) -> Tensor:
         """States in units of their deviation, `[n, D]`."""

@@ -9,8 +9,9 @@ import pytest
 import bmdp
 from bmdp import TransitionBatch
 from bmdp.learn import contest, evidence
-from bmdp.learn.candidates import Dial, Recipe
+from bmdp.learn.candidates import Dial, Lesson, Recipe, placed_prices
 from bmdp.learn.evidence import Spread, bare_curve, blended, choice_values, chosen, handed_over
+from bmdp.learn.natures import completed, nature_of
 from bmdp.learn.race import Race, Runner, Tally, in_doubt
 from bmdp.learn.shelf import Shelf
 from bmdp.models import TableModel
@@ -105,6 +106,24 @@ def test_the_choice_does_not_see_it_either():
 def test_the_cheapest_member_is_played_where_little_more_is_to_be_earned():
     assert curve([0.0, 0.001, 1.0], [6.0, 6.01, 10.0]).first() == 0
     assert curve([0.0, 0.01, 1.0], [0.0, 6.0, 10.0]).first() == 0  # and where it saves a hundredth
+
+
+def test_a_price_is_tried_that_is_far_above_those_that_make_a_difference():
+    batch = completed(grid())
+    lesson = Lesson(batch, nature_of(batch, 0.9), 0.9, 0, "cpu")
+    prices = placed_prices(lesson, n=8)
+    assert prices[0] == pytest.approx(10 * prices[1])
+    assert len(prices) <= 9
+
+
+def test_where_episodes_are_few_looks_and_forecasts_have_a_fair_part_of_them():
+    """There is time for a hundredth of them: 600 of 60,000 choose, 1,500 of 150,000 measure."""
+    terms = contest.Terms(1.0, 0, None, 1.0, 1, "cpu")
+    work, plan = contest._Work(terms, Shelf(None), lambda *now: None), contest.EpisodePlan.of(None)
+    few = work.sized(plan, 1.0, pace=0.2 * 60 / (0.01 * plan.evidence))
+    assert (few.choose, few.measure) == (600, 1_500)
+    assert few.look == 600 // 8  # a hundredth of 1,000 would be 10
+    assert few.forecast == int(0.05 * 0.01 * plan.evidence)  # a hundredth of 4,400 would be 44
 
 
 def test_a_log_tells_what_such_a_coin_costs(monkeypatch):

@@ -210,6 +210,18 @@ def test_an_actor_is_saved_and_loaded(tmp_path):
     assert drawn[0] == drawn[1]
 
 
+def test_an_actor_is_no_regressor():
+    model = actor().model
+    calls = (
+        lambda: model.prepare(None),
+        lambda: model.fit(0, None, None, None, ""),
+        lambda: model.error(0, None, None, None),
+    )
+    for call in calls:
+        with pytest.raises(bmdp.ConfigError, match="is not fitted to targets: it practises"):
+            call()
+
+
 @pytest.mark.parametrize("action", [0, 1])
 def test_a_dial_that_does_the_wrong_thing_learns_what_is_best_at_every_price(action):
     assert agreement(practise(action)) > 0.93
