@@ -43,7 +43,6 @@ _NOTHING = 0.003  # share of the range of costs that is not worth saving
 _LITTLE = 0.005  # share of the range of rewards that makes no difference
 _ALIKE = 0.15  # share of the range of members over which a model errs alike
 _OWN = 0.1  # share of its error that is of a member alone
-_OFF = 3.0  # standard errors from which on a model is wrong on a member, whatever of others
 _TIMES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # that a model may be off by more than was thought
 _SAME = 1e-3  # share of the largest value by which the same may differ
 _NEAREST, _N_ASKED = 50, 2_000  # rows near a state, and states at which a policy is asked
@@ -357,22 +356,10 @@ def _corrected(
     likeness = (1 - _OWN) * np.exp(-(apart**2) / 2) + _OWN * np.eye(len(model))
     covariance = np.outer(sd, sd) * likeness
     covariance *= _likeliest(measured - prior, covariance, np.diag(error**2)) ** 2
-    found, known = _conditioned(prior, measured, covariance, error)
-    is_off = np.abs(measured - found) > _OFF * error
-    if is_off.any():  # a model may be right on all members but some
-        covariance += np.diag(np.where(is_off, measured - prior, 0.0) ** 2)
-        found, known = _conditioned(prior, measured, covariance, error)
-    left = np.hypot(known, np.abs(prior) * np.sqrt(trust * noise / (trust + noise)))
-    return found, np.minimum(left, error)
-
-
-def _conditioned(
-    prior: FloatArray, measured: FloatArray, covariance: FloatArray, error: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Means and deviations of a Gaussian process, given what was measured with some errors."""
     gain = np.linalg.solve(covariance + np.diag(error**2), covariance).T
     known = np.sqrt(np.maximum(np.diag(covariance - gain @ covariance), 0.0))
-    return prior + gain @ (measured - prior), known
+    left = np.hypot(known, np.abs(prior) * np.sqrt(trust * noise / (trust + noise)))
+    return prior + gain @ (measured - prior), np.minimum(left, error)
 
 
 def _likeliest(off: FloatArray, covariance: FloatArray, noise: FloatArray) -> float:
