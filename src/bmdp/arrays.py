@@ -89,6 +89,23 @@ def flat_states(states: NDArray[Any]) -> NDArray[np.float64]:
     return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
 
 
+def narrowed(mask: Any, by: Any) -> Any:
+    """Returns what two masks `[N, A]` have in common; in rows where that is nothing, the first.
+
+    Arrays of numpy or tensors of torch alike.
+
+    >>> narrowed(np.array([[True, True], [True, False]]), np.array([[False, True]] * 2)).tolist()
+    [[False, True], [True, False]]
+    """
+    both = mask & by
+    return both | (mask & ~both.any(1)[:, None])
+
+
+def rows_at(values: Any, rows: Any) -> Any:
+    """Returns some rows of values that may be None."""
+    return None if values is None else values[rows]
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Returns a copy that cannot be written to, so that a frozen value stays what it is."""
     copy = np.array(array)

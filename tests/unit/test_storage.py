@@ -18,6 +18,7 @@ import pytest
 
 import bmdp
 from bmdp import BmdpError, StoreError, storage
+from bmdp.data import ActionBins, EncodedPolicy, Encoder, StateColumn
 from bmdp.envs import ScriptedPolicy
 from bmdp.exact import allocate_budgets
 from bmdp.exact.textbook import branches
@@ -84,6 +85,13 @@ CERTIFICATE = Certificate(
     reward_mean=PORTFOLIO.rewards,
     reward_low=np.full(4, -np.inf),
 )
+COLUMNS = (
+    StateColumn("day", "text", ("Fr", "Mo é"), has_gaps=True),
+    StateColumn("age", "numbers", fill=31.5, has_gaps=True),
+    StateColumn("when", "dates"),
+)
+BINS = ActionBins(("dose",), ((1 / 3,),), (0, 1), ((0.1,), (0.7,)))
+ENCODER = Encoder(COLUMNS, bins=BINS, missing="impute", unseen="other")
 POLICIES = [
     HULL,
     HullPolicy(table(), [0.0, 0.5, 1.0]),
@@ -101,6 +109,7 @@ POLICIES = [
     RANDOM,
     UniformPolicy(3, 0.0, 1.0),
     ScriptedPolicy("corridors/safe", high=2.0),
+    EncodedPolicy(RANDOM, ENCODER),
     allocate_budgets(branches().model).policy(),
 ]
 

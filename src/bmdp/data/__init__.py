@@ -1,7 +1,22 @@
-"""Logged transitions: a checked batch of them, and files of several kinds."""
+"""Logged transitions: a checked batch of them, files of several kinds, and what is no number."""
 
 from bmdp.data.batch import TransitionBatch, load_batch, load_batches
+from bmdp.data.bins import ActionBins
 from bmdp.data.columns import Columns
+from bmdp.data.encoder import EncodedPolicy, Encoder, StateColumn
+from bmdp.data.logs import EncodedLog, load_log
 from bmdp.data.summary import BatchSummary
 
-__all__ = ["BatchSummary", "Columns", "TransitionBatch", "load_batch", "load_batches"]
+__all__ = [
+    "ActionBins",
+    "BatchSummary",
+    "Columns",
+    "EncodedLog",
+    "EncodedPolicy",
+    "Encoder",
+    "StateColumn",
+    "TransitionBatch",
+    "load_batch",
+    "load_batches",
+    "load_log",
+]

@@ -22,19 +22,24 @@ from bmdp.checks import require_count
 from bmdp.data import episodes
 from bmdp.data.checks import (
     FIELDS,
+    MASKS,
     REQUIRED,
     action_count,
     checked_columns,
     checked_names,
     positions,
+    require_masks,
 )
 from bmdp.data.columns import Columns, Discretise, LogTable, fields_of
 from bmdp.data.formats import (
     AnyPath,
     Extent,
+    arrow_table,
     as_path,
+    csv_table,
     frame_table,
     hdf5_table,
+    ipc_table,
     npz_table,
     parquet_table,
     to_frame,
@@ -65,7 +70,11 @@ class TransitionBatch:
         budget: `[N]`, held before the decision.
         next_budget: `[N]`, handed on.
         probability: `[N]`, of the action under the policy that was logged, above 0.
-        n_actions: by default one more than the largest action.
+        available: `[N, A]`, which actions could be taken at the state. All of them, if not given.
+        next_available: `[N, A]`, the same at the next state; ignored where terminal. If not given,
+            and episodes are known, it is that of the next row of the episode; where that is not
+            known, all actions could be taken.
+        n_actions: by default the A of these, or one more than the largest action.
         state_names: of the numbers of a state, `[D]`, for people.
 
     Raises:
@@ -99,6 +108,8 @@ class TransitionBatch:
     budget: FloatArray | None  # [N]
     next_budget: FloatArray | None  # [N]
     probability: FloatArray | None  # [N]
+    available: BoolArray | None  # [N, A]
+    next_available: BoolArray | None  # [N, A]
     n_actions: int
     state_names: tuple[str, ...] | None  # [D]
 
@@ -117,6 +128,8 @@ class TransitionBatch:
         budget: ArrayLike | None = None,
         next_budget: ArrayLike | None = None,
         probability: ArrayLike | None = None,
+        available: ArrayLike | None = None,
+        next_available: ArrayLike | None = None,
         n_actions: int | None = None,
         state_names: Sequence[str] | None = None,
     ) -> None:
@@ -125,10 +138,16 @@ class TransitionBatch:
             **dict(zip(REQUIRED, (state, action, reward, cost, next_state, terminal), strict=True)),
             **{"truncated": truncated, "episode": episode, "step": step, "budget": budget},
             **{"next_budget": next_budget, "probability": probability},
+            **{"available": available, "next_available": next_available},
         }
-        columns = {name: read_only(values) for name, values in checked_columns(given).items()}
+        columns = checked_columns(given)
+        if n_actions is None:
+            n_actions = next((columns[name].shape[1] for name in MASKS if name in columns), None)
+        n_actions = action_count(columns["action"], n_actions)
+        require_masks(columns, n_actions)
+        columns = {name: read_only(v) for name, v in episodes.with_next_masks(columns).items()}
         names = checked_names(state_names, columns["state"].shape[1])
-        self._set(columns, Extent(action_count(columns["action"], n_actions), names))
+        self._set(columns, Extent(n_actions, names))
 
     def _set(self, columns: Mapping[str, NDArray[Any]], extent: Extent) -> None:
         """Takes columns that nobody else holds."""
@@ -178,8 +197,9 @@ class TransitionBatch:
     def concatenate(cls, batches: Iterable[TransitionBatch]) -> TransitionBatch:
         """Returns all transitions of several batches, in order.
 
-        Optional columns are kept only if all batches have them. Episodes are numbered anew from the
-        second batch on, so that those of different batches stay different.
+        Optional columns are kept only if all batches have them, but for available actions: where a
+        batch does not say, all its actions are. Episodes are numbered anew from the second batch
+        on, so that those of different batches stay different.
 
         Raises:
             DataError: if there is no batch, one is something else, or their states differ in size.
@@ -192,10 +212,11 @@ class TransitionBatch:
                 raise DataError(
                     f"batches must be of TransitionBatch; got {type(batch).__name__} at [{i}]."
                 )
-        columns = episodes.joined([batch.to_arrays() for batch in held])
+        sizes = [batch.n_actions for batch in held]
+        columns = episodes.joined(episodes.same_masks([b.to_arrays() for b in held], sizes))
         names = {batch.state_names for batch in held}
         shared = names.pop() if len(names) == 1 else None
-        return cls._of(columns, Extent(max(batch.n_actions for batch in held), shared))
+        return cls._of(columns, Extent(max(sizes), shared))
 
     def folds(self, n_folds: int, rng: np.random.Generator) -> IntArray:
         """Returns the fold of each row, `[N]`, drawn at random.
@@ -268,21 +289,42 @@ class TransitionBatch:
         return cls._from_table(frame_table(frame), columns, discretise)
 
     def to_pandas(self) -> Any:
-        """Returns a data frame, with states in columns `state_0, state_1, ...`."""
+        """Returns a data frame, with states in columns `state_0, state_1, ...`, masks likewise."""
         return to_frame(self.to_arrays(), self._extent)
+
+    @classmethod
+    def from_arrow(
+        cls, table: Any, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of a table of pyarrow or a data frame of polars; see `from_parquet`."""
+        return cls._from_table(arrow_table(table), columns, discretise)
+
+    @classmethod
+    def from_csv(
+        cls, path: AnyPath, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of a CSV file with a line of names; see `from_parquet`."""
+        return cls._from_table(csv_table(path), columns, discretise)
+
+    @classmethod
+    def from_feather(
+        cls, path: AnyPath, *, columns: Columns | None = None, discretise: Discretise | None = None
+    ) -> TransitionBatch:
+        """Returns the rows of an Arrow or Feather file; see `from_parquet`."""
+        return cls._from_table(ipc_table(path), columns, discretise)
 
     @classmethod
     def from_parquet(
         cls, path: AnyPath, *, columns: Columns | None = None, discretise: Discretise | None = None
     ) -> TransitionBatch:
-        """Returns the rows of a Parquet file.
+        """Returns the rows of a Parquet file, or of a folder of them, in partitions or not.
 
         Unless `to_parquet` wrote it, what the file does not say is inferred: episodes by counting
         ends, if each row follows the one before it, next states from the next row, and steps by
         counting the rows of an episode, if each follows the one before it.
 
         Args:
-            path: of the file.
+            path: of the file or the folder.
             columns: what its columns are called, where that is not to be guessed.
             discretise: gives actions `[N, K]` whole numbers `[N]`, if they are none yet.
         """
@@ -341,25 +383,47 @@ class TransitionBatch:
         return cls(**fields_of(table, columns, discretise), n_actions=table.n_actions)
 
 
-_READERS = {
-    ".parquet": TransitionBatch.from_parquet,
-    ".h5": TransitionBatch.from_hdf5,
-    ".hdf5": TransitionBatch.from_hdf5,
-    ".npz": TransitionBatch.from_npz,
+_TABLES = {
+    ".parquet": parquet_table,
+    ".csv": csv_table,
+    ".csv.gz": csv_table,
+    ".arrow": ipc_table,
+    ".feather": ipc_table,
+    ".h5": hdf5_table,
+    ".hdf5": hdf5_table,
+    ".npz": npz_table,
 }
 
-
-SUFFIXES = tuple(_READERS)
+SUFFIXES = tuple(_TABLES)
 """Endings of the files that `load_batch` reads."""
+
+
+def file_table(path: AnyPath) -> LogTable:
+    """Returns the columns of a file, going by its suffix, or of a folder of Parquet.
+
+    Raises:
+        StoreError: if there is no such file, or it is not what its suffix says.
+        DataError: if the suffix is unknown, or a folder holds no Parquet.
+    """
+    source = as_path(path)
+    if source.is_dir() and source.suffix.lower() not in (".h5", ".hdf5", ".npz"):
+        return parquet_table(source)
+    for suffix, table in _TABLES.items():
+        if source.name.lower().endswith(suffix):
+            return table(path)
+    raise DataError(f"path must end in one of {', '.join(_TABLES)}; got {str(path)!r}.")
 
 
 def load_batch(
     path: AnyPath, columns: Columns | None = None, discretise: Discretise | None = None
 ) -> TransitionBatch:
-    """Returns the transitions of a file: Parquet, HDF5 or npz, going by its suffix.
+    """Returns the transitions of a file, going by its suffix, or of a folder of Parquet.
+
+    Files are Parquet, CSV, Arrow, HDF5 or npz. A folder may have partitions (`day=3/...`), whose
+    names are columns. All must be numbers; `load_log` turns text and dates into numbers.
 
     Args:
-        path: of the file.
+        path: of the file or the folder.
         columns: what its columns are called, where that is not to be guessed.
         discretise: gives actions `[N, K]` whole numbers `[N]`, if they are none yet.
 
@@ -374,11 +438,7 @@ def load_batch(
     ...     load_batch(f"{place}/log.npz").cost.tolist()
     [0.0, 1.0]
     """
-    suffix = as_path(path).suffix.lower()
-    if suffix not in _READERS:
-        known = ", ".join(_READERS)
-        raise DataError(f"path must end in one of {known}; got {str(path)!r}.")
-    return _READERS[suffix](path, columns=columns, discretise=discretise)
+    return TransitionBatch._from_table(file_table(path), columns, discretise)
 
 
 def load_batches(

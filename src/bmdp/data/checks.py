@@ -17,7 +17,8 @@ from bmdp.errors import DataError
 
 REQUIRED = ("state", "action", "reward", "cost", "next_state", "terminal")
 OPTIONAL = ("truncated", "episode", "step", "budget", "next_budget", "probability")
-FIELDS = REQUIRED + OPTIONAL
+MASKS = ("available", "next_available")
+FIELDS = REQUIRED + OPTIONAL + MASKS
 
 _MOST_ACTIONS = 2**16  # a column of more is one of times or of names, not of choices
 _WHAT_TO_GIVE = {
@@ -89,6 +90,16 @@ def flags(name: str, values: ArrayLike) -> BoolArray:
     return column.astype(np.bool_)
 
 
+def masks(name: str, values: ArrayLike) -> BoolArray:
+    """Returns truth values `[N, A]`; numbers may hold them too, as 0 and 1."""
+    array = any_array(name, values)
+    array = array if array.dtype == np.bool_ else real_array(name, values)
+    if array.ndim != 2 or not array.shape[1]:
+        raise DataError(f"{name} must have shape [N, A]; got {list(array.shape)}.")
+    require_rows(name, "be True or False", ((array != 0) & (array != 1)).any(axis=1))
+    return array.astype(np.bool_)
+
+
 def probabilities(name: str, values: ArrayLike) -> FloatArray:
     """Returns probabilities `[N]`, none of them 0: what was played could be played."""
     column = numbers(name, values)
@@ -139,6 +150,31 @@ def action_count(actions: IntArray, n_actions: Any) -> int:
         )
     require_rows("action", f"be below n_actions, {n_actions}", actions >= n_actions)
     return int(n_actions)
+
+
+def require_masks(columns: Mapping[str, NDArray[Any]], n_actions: int) -> None:
+    """Checks which actions are available, where that is known.
+
+    Raises:
+        DataError: if a mask is not `[N, n_actions]`, a row has no action, or the logged action is
+            not available.
+    """
+    for name in MASKS:
+        if name not in columns:
+            continue
+        n_rows, width = columns[name].shape
+        if width != n_actions:
+            raise DataError(
+                f"{name} must have shape [N, n_actions] = [{n_rows}, {n_actions}]; "
+                f"got {[n_rows, width]}."
+            )
+        is_empty = ~columns[name].any(axis=1)
+        if name == "next_available":
+            is_empty = is_empty & ~columns["terminal"]
+        require_rows(name, "have an action in every row", is_empty, fault="without one")
+    if "available" in columns:
+        taken = np.take_along_axis(columns["available"], columns["action"][:, None], axis=1)
+        require_rows("action", "be one that is available", ~taken[:, 0])
 
 
 def checked_names(names: Any, size: int) -> tuple[str, ...] | None:
@@ -241,4 +277,6 @@ _TYPES: dict[str, Callable[[str, ArrayLike], NDArray[Any]]] = {
     "budget": numbers,
     "next_budget": numbers,
     "probability": probabilities,
+    "available": masks,
+    "next_available": masks,
 }

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import real_array
+from bmdp.checks import nearest
 from bmdp.data import checks
 from bmdp.data.episodes import counted_steps, following_states, numbered_by_ends, rows_follow
 from bmdp.errors import DataError
@@ -42,7 +43,16 @@ _COMMON = {
     "budget": ("budget", "beta"),
     "next_budget": ("next_budget", "next_beta"),
     "probability": ("probability", "prob", "propensity"),
+    "available": ("available", "action_mask", "mask", "available_actions"),
+    "next_available": (
+        "next_available",
+        "next_action_mask",
+        "next_mask",
+        "next_available_actions",
+    ),
 }
+
+_WIDE = ("state", "next_state", *checks.MASKS)  # that may be in several columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +60,7 @@ class Columns:
     """Names of the columns of a table, for those that do not have a common name.
 
     States are a column of lists or of numbers, or the prefix of numbered columns (`"x"` or `"x_"`
-    of `x_0, x_1, ...`), or a tuple of columns.
+    of `x_0, x_1, ...`), or a tuple of columns. So are available actions.
 
     >>> Columns(state=("speed", "distance"), cost="damage").cost
     'damage'
@@ -68,6 +78,8 @@ class Columns:
     budget: str | None = None  # held before the decision
     next_budget: str | None = None  # handed on
     probability: str | None = None  # of the action under the policy that was logged
+    available: str | tuple[str, ...] | None = None  # whether each action could be taken
+    next_available: str | tuple[str, ...] | None = None  # the same at the next state
 
     @classmethod
     def from_names(cls, names: dict[str, Any]) -> Columns:
@@ -78,9 +90,50 @@ class Columns:
         """
         unknown = sorted(names.keys() - {f.name for f in fields(cls)})
         if unknown:
-            known = ", ".join(checks.FIELDS)
-            raise DataError(f"a column must be one of {known}; got {unknown[0]!r}.")
+            known, near = ", ".join(checks.FIELDS), nearest(unknown[0], checks.FIELDS)
+            raise DataError(f"a column must be one of {known}; got {unknown[0]!r}.{near}")
         return cls(**names)
+
+    @classmethod
+    def from_text(cls, text: str) -> Columns:
+        """Returns columns as a command line names them: fields, and columns joined by `+`.
+
+        Raises:
+            DataError: if there is no such field, or one is there twice.
+
+        >>> Columns.from_text("cost=damage,state=age+income").state
+        ('age', 'income')
+        """
+        names: dict[str, Any] = {}
+        for part in text.split(","):
+            field, equals, given = (word.strip() for word in part.partition("="))
+            several = tuple(name.strip() for name in given.split("+"))
+            if not equals or not field or not all(several):
+                raise DataError(
+                    f"columns must be like action=hurry,state=age+income; got {part!r}."
+                )
+            if field in names:
+                raise DataError(f"columns must name a field once; got {field!r} twice.")
+            names[field] = several[0] if len(several) == 1 else several
+        return cls.from_names(names)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the names that are given, by field, as JSON has it."""
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            field: list(given) if isinstance(given, tuple) else given
+            for field, given in named.items()
+            if given is not None
+        }
+
+    @classmethod
+    def from_dict(cls, names: dict[str, Any]) -> Columns:
+        """Returns columns of what `as_dict` told.
+
+        Raises:
+            DataError: if there is no such field.
+        """
+        return cls.from_names({f: tuple(n) if isinstance(n, list) else n for f, n in names.items()})
 
 
 @dataclass(frozen=True)
@@ -93,6 +146,7 @@ class LogTable:
     n_actions: Any = None  # as found: the batch checks it
     state_names: tuple[str, ...] | None = None  # of the numbers of a state, if they are known
     is_complete: bool = False  # what it does not say is not to be inferred
+    categories: frozenset[str] = frozenset()  # columns that are said to be of categories
 
 
 def fields_of(
@@ -107,6 +161,25 @@ def fields_of(
     Raises:
         DataError: if a column is missing, or next states cannot be inferred.
     """
+    where = chosen_columns(table, columns)
+    found: dict[str, Any] = {field: _loaded(field, table, where[field]) for field in where}
+    if discretise is not None:
+        found["action"] = _discretised(checks.any_array("action", found["action"]), discretise)
+    if "episode" in found:
+        found["episode"] = _numbered_names(checks.any_array("episode", found["episode"]))
+    if not table.is_complete:
+        found = _completed(found)
+    return found | {
+        "state_names": table.state_names or _state_names(where["state"], found["state"])
+    }
+
+
+def chosen_columns(table: LogTable, columns: Columns | None) -> dict[str, tuple[str, ...]]:
+    """Returns the columns of each field that a table has.
+
+    Raises:
+        DataError: if a column is missing.
+    """
     if not isinstance(columns, Columns | None):
         raise DataError(f"columns must be of type Columns; got {type(columns).__name__}.")
     where = _chosen(table, columns or Columns())
@@ -118,16 +191,7 @@ def fields_of(
                 f"; found are {', '.join(table.names)}. If one of these is it, name it by "
                 f"{field}=...{checks.what_to_give(field)}"
             )
-    found: dict[str, Any] = {field: _loaded(field, table, where[field]) for field in where}
-    if discretise is not None:
-        found["action"] = _discretised(checks.any_array("action", found["action"]), discretise)
-    if "episode" in found:
-        found["episode"] = _numbered_names(checks.any_array("episode", found["episode"]))
-    if not table.is_complete:
-        found = _completed(found)
-    return found | {
-        "state_names": table.state_names or _state_names(where["state"], found["state"])
-    }
+    return where
 
 
 def _discretised(actions: NDArray[Any], discretise: Discretise) -> ArrayLike:
@@ -181,15 +245,18 @@ def _named(field: str, given: str | tuple[str, ...], table: LogTable) -> tuple[s
     several = given if isinstance(given, tuple) else (given,)
     if not all(isinstance(name, str) for name in several):
         raise DataError(f"{field} must be named by a word, or a tuple of words; got {given!r}.")
+    if len(set(several)) < len(several):
+        raise DataError(f"{field} must be in different columns; got {', '.join(several)}.")
     if several and set(several) <= set(table.names):
         return several
-    if isinstance(given, str) and "state" in field:
+    if isinstance(given, str) and field in _WIDE:
         numbered = _numbered(given, table.names, starts=(0, 1))
         if numbered:
             return numbered
+    wrong = next((name for name in several if name not in table.names), "")
     raise DataError(
         f"{field} must be in columns of {table.source}; {given!r} is not among "
-        f"{', '.join(table.names)}."
+        f"{', '.join(table.names)}.{nearest(wrong, table.names)}"
     )
 
 
@@ -197,7 +264,7 @@ def _guessed(field: str, names: Sequence[str]) -> tuple[str, ...]:
     for name in _COMMON[field]:
         if name in names:
             return (name,)
-        numbered = _numbered(name, names, starts=(0,)) if "state" in field else ()
+        numbered = _numbered(name, names, starts=(0,)) if field in _WIDE else ()
         if numbered:
             return numbered
     return ()
@@ -229,6 +296,13 @@ def _state_names(names: tuple[str, ...], state: Any) -> tuple[str, ...] | None:
 
 def _loaded(field: str, table: LogTable, names: tuple[str, ...]) -> NDArray[Any]:
     arrays = table.load(names)
+    for name, array in zip(names, arrays, strict=True):
+        kind = getattr(array, "dtype", np.dtype(float))
+        if "state" in field and kind.kind in "OSUTMm":
+            raise DataError(
+                f"{name} must be an array of real numbers; got type {kind}. "
+                "bmdp.fit and bmdp.data.load_log turn text and dates into numbers."
+            )
     if len(names) == 1:
         return arrays[0]
     parts = [real_array(name, array) for name, array in zip(names, arrays, strict=True)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.data.checks import FIELDS, require_rows
+from bmdp.data.checks import FIELDS, MASKS, require_rows
 from bmdp.errors import DataError
 
 
@@ -108,6 +108,50 @@ def following_states(
     following[rows] = state[after]
     following[terminal] = state[terminal]
     return following
+
+
+def with_next_masks(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Returns columns with the actions that are available at next states, where that is known.
+
+    If they are not given they are those of the next row of the episode, if that row goes on from
+    the next state. Where they are not known, and after the end, all are available.
+    """
+    if "next_available" in columns:
+        following = columns["next_available"] | columns["terminal"][:, None]
+        return columns | {"next_available": following}
+    if "available" not in columns or "episode" not in columns:
+        return columns
+    state, step = columns["state"], columns.get("step")
+    order = in_order(columns["episode"], step)
+    rows, after = order[:-1], order[1:]
+    follows = (columns["episode"][rows] == columns["episode"][after]) & ~columns["terminal"][rows]
+    if step is not None:
+        follows &= step[after] == step[rows] + 1
+    near = np.isclose(columns["next_state"][rows], state[after], rtol=1e-4, atol=1e-6)
+    follows &= near.all(axis=1)
+    following = np.ones_like(columns["available"])
+    following[rows[follows]] = columns["available"][after[follows]]
+    return columns | {"next_available": following}
+
+
+def same_masks(
+    parts: Sequence[dict[str, NDArray[Any]]], n_actions: Sequence[int]
+) -> list[dict[str, NDArray[Any]]]:
+    """Returns parts that all say which actions are available, if one of them does.
+
+    Args:
+        parts: columns by name.
+        n_actions: of each part. Those that a part does not have are not available in it.
+    """
+    found = [dict(part) for part in parts]
+    for name in MASKS:
+        if not any(name in part for part in parts):
+            continue
+        for part, n_own in zip(found, n_actions, strict=True):
+            mask = np.zeros((len(part["state"]), max(n_actions)), np.bool_)
+            mask[:, :n_own] = part.get(name, True)
+            part[name] = mask
+    return found
 
 
 def first_rows(n_rows: int, episode: IntArray | None, step: IntArray | None) -> IntArray:

@@ -1,4 +1,4 @@
-"""Transitions in data frames and in files: Parquet, HDF5 and npz.
+"""Transitions in data frames and in files: Parquet, CSV, Arrow, HDF5 and npz.
 
 A file is read as a `LogTable`: names of columns, and arrays that are loaded when asked for. Files
 that this library wrote carry a mark, the number of actions, and the names of the numbers of a state
@@ -10,6 +10,7 @@ numbers; where they are known they are added under the names of the fields.
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import math
@@ -18,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -89,21 +90,90 @@ def as_path(path: Any) -> Path:
     return Path(path)
 
 
+def is_frame(value: Any) -> bool:
+    """Whether a value is a data frame of pandas or polars, or a table of pyarrow."""
+    is_polars = hasattr(value, "to_arrow") or _is_lazy(value)
+    return is_polars or _is_pandas(value) or _is_arrow(value)
+
+
+def any_table(frame: Any) -> LogTable:
+    """Returns the columns of a data frame of pandas or polars, or of a table of pyarrow.
+
+    Raises:
+        DataError: if it is none, or two columns have the same name.
+    """
+    return frame_table(frame) if _is_pandas(frame) else arrow_table(frame)
+
+
 def frame_table(frame: Any) -> LogTable:
     """Returns the columns of a data frame of pandas.
 
     Raises:
         DataError: if it is none, or two columns have the same name.
     """
-    if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
+    if not _is_pandas(frame):
         raise DataError(f"frame must be a pandas DataFrame; got {type(frame).__name__}.")
     names = _different("frame", [str(name) for name in frame.columns])
     notes = frame.attrs.get(_KEY)
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
-        return [_of_lists(name, frame.iloc[:, names.index(name)].to_numpy()) for name in chosen]
+        return [_of_pandas(name, frame.iloc[:, names.index(name)]) for name in chosen]
 
-    return _table("frame", names, load, notes)
+    kinds = zip(names, frame.dtypes, strict=True)
+    categories = frozenset(name for name, dtype in kinds if str(dtype) == "category")
+    return replace(_table("frame", names, load, notes), categories=categories)
+
+
+def arrow_table(table: Any) -> LogTable:
+    """Returns the columns of a table of pyarrow, or of a data frame of polars.
+
+    Raises:
+        DataError: if it is none, or two columns have the same name.
+    """
+    held = table.collect() if _is_lazy(table) else table
+    held = held.to_arrow() if hasattr(held, "to_arrow") else held
+    if not _is_arrow(held):
+        raise DataError(
+            "frame must be a data frame of pandas or polars, or a table of pyarrow; got "
+            f"{type(table).__name__}."
+        )
+    return _arrow_columns("frame", held)
+
+
+def _is_pandas(frame: Any) -> bool:
+    return hasattr(frame, "iloc") and hasattr(frame, "attrs") and hasattr(frame, "columns")
+
+
+def _is_arrow(table: Any) -> bool:
+    return hasattr(table, "schema") and hasattr(table, "num_rows") and hasattr(table, "column")
+
+
+def _is_lazy(frame: Any) -> bool:
+    """Whether a value is a data frame of polars that is still to be worked out."""
+    return hasattr(frame, "collect_schema") and not hasattr(frame, "to_arrow")
+
+
+def _arrow_columns(source: str | Path, table: Any) -> LogTable:
+    """The columns of a table of pyarrow."""
+    names = _different(str(source), table.schema.names)
+
+    def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
+        return [_of_arrow(name, table.column(name)) for name in chosen]
+
+    notes = _arrow_notes(table.schema)
+    return replace(_table(source, names, load, notes), categories=_arrow_categories(table.schema))
+
+
+def _arrow_notes(schema: Any) -> Any:
+    try:
+        return json.loads((schema.metadata or {}).get(_KEY.encode(), b"{}"))
+    except ValueError:
+        return {}
+
+
+def _arrow_categories(schema: Any) -> frozenset[str]:
+    is_category = extra("pyarrow").types.is_dictionary
+    return frozenset(field.name for field in schema if is_category(field.type))
 
 
 def to_frame(columns: Arrays, extent: Extent) -> Any:
@@ -121,26 +191,172 @@ def to_frame(columns: Arrays, extent: Extent) -> Any:
 
 
 def parquet_table(path: AnyPath) -> LogTable:
-    """Returns the columns of a Parquet file: a row each, states as lists or as several columns.
+    """Returns the columns of Parquet: a row each, states as lists or as several columns.
+
+    Args:
+        path: of a file, or of a folder of files, which may lie in partitions (`day=3/...`). The
+            names of partitions are columns, too.
 
     Raises:
         StoreError: if there is no such file, or it is not one of Parquet.
+        DataError: if a folder holds none.
     """
+    if as_path(path).is_dir():
+        return _parquet_folder(as_path(path))
     source = _existing(path)
     with _parquet(source) as file:
         schema = file.schema_arrow
     names = _different(str(source), schema.names)
-    try:
-        notes = json.loads((schema.metadata or {}).get(_KEY.encode(), b"{}"))
-    except ValueError:
-        notes = {}
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         with _parquet(source) as file:
             table = file.read(columns=list(chosen))
-        return [_of_arrow(name, table.column(name).combine_chunks()) for name in chosen]
+        return [_of_arrow(name, table.column(name)) for name in chosen]
 
-    return _table(source, names, load, notes)
+    found = _table(source, names, load, _arrow_notes(schema))
+    return replace(found, categories=_arrow_categories(schema))
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """Returns the Parquet files of a folder and its folders, by path, but for hidden ones."""
+    found = (file for file in folder.rglob("*.parquet") if file.is_file())
+    return sorted(f for f in found if not any(p[0] in "._" for p in f.relative_to(folder).parts))
+
+
+def _parquet_folder(folder: Path) -> LogTable:
+    """The rows of all Parquet files of a folder, in the order of their paths."""
+    files = parquet_files(folder)
+    if not files:
+        raise DataError(f"{folder} holds no Parquet: give a folder of .parquet files, or a file.")
+    arrow, schemas = extra("pyarrow"), {}
+    for file in files:
+        with _parquet(file) as opened:
+            schemas[file] = opened.schema_arrow
+        _different(str(file), schemas[file].names)
+    keys = _partition_keys(folder, files)
+    names = tuple(dict.fromkeys(name for schema in schemas.values() for name in schema.names))
+    partitions = tuple(name for name in keys[0] if name not in names)
+
+    def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
+        own = [name for name in chosen if name not in partitions]
+        for name in own:
+            _require_alike(name, folder, schemas)
+        tables = []
+        for file in files:
+            with _parquet(file) as opened:
+                tables.append(opened.read(columns=own))
+        held = {
+            name: arrow.concat_tables(
+                [table.select([name]) for table in tables], promote_options="permissive"
+            ).column(name)
+            for name in own
+        }
+        sizes = [table.num_rows for table in tables]
+        for name in partitions:
+            values = np.array([key.get(name) for key in keys])
+            held[name] = arrow.array(np.repeat(values, sizes))
+        return [_of_arrow(name, held[name]) for name in chosen]
+
+    categories = frozenset[str]().union(*map(_arrow_categories, schemas.values()))
+    found = _table(folder, (*names, *partitions), load, {})
+    return replace(found, categories=categories)
+
+
+def _partition_keys(folder: Path, files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Names and values of the folders `name=value` in which each file lies."""
+    dataset = extra("pyarrow.dataset")
+    found = dataset.dataset(
+        [str(file) for file in files],
+        format="parquet",
+        partitioning=dataset.HivePartitioning.discover(),
+        partition_base_dir=str(folder),
+    )
+    return [
+        dataset.get_partition_keys(fragment.partition_expression)
+        for fragment in found.get_fragments()
+    ]
+
+
+def _require_alike(name: str, folder: Path, schemas: Mapping[Path, Any]) -> None:
+    """Checks that a column is in all files, and of one kind.
+
+    Raises:
+        DataError: naming the file that is different.
+    """
+    there = {file: schema for file, schema in schemas.items() if name in schema.names}
+    for file in schemas.keys() - there.keys():
+        raise DataError(
+            f"all files of {folder.name} must have the same columns; {file.relative_to(folder)} "
+            f"has no column {name!r}."
+        )
+    kinds = {file: _arrow_kind(schema.field(name).type) for file, schema in there.items()}
+    known = {file: kind for file, kind in kinds.items() if kind != "null"}
+    first = next(iter(known), None)
+    for file, kind in known.items():
+        if first is not None and kind != known[first]:
+            raise DataError(
+                f"all files of {folder.name} must have the same columns; {name!r} is {kind} in "
+                f"{file.relative_to(folder)}, and {known[first]} in {first.relative_to(folder)}."
+            )
+
+
+def _arrow_kind(kind: Any) -> str:
+    """The kind of a column, as errors call it; columns of one kind can be put together."""
+    types = extra("pyarrow").types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numbers"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "dates"
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return f"lists of {_arrow_kind(kind.value_type)}"
+    return str(kind)
+
+
+def csv_table(path: AnyPath) -> LogTable:
+    """Returns the columns of a CSV file with a line of names; it may be compressed (`.csv.gz`).
+
+    Raises:
+        StoreError: if there is no such file, or it is not one of CSV.
+        DataError: if it holds no rows.
+    """
+    source = _existing(path)
+    csv, invalid = extra("pyarrow.csv"), extra("pyarrow").ArrowException
+    options = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    try:
+        opener = gzip.open if source.suffix.lower() == ".gz" else open
+        with opener(source, "rb") as file:
+            begin = file.read(4096)
+        if b"\0" in begin:
+            raise ValueError("it holds bytes that are no text")
+        table = csv.read_csv(source, convert_options=options) if begin.strip() else None
+    except (OSError, EOFError, ValueError, zlib.error, invalid) as error:
+        raise StoreError(f"{source} is not a CSV file: {str(error).splitlines()[0]}.") from error
+    if table is None or not table.num_rows:
+        raise DataError(f"{source} must hold a line of names, and at least one row; got none.")
+    return _arrow_columns(source, table)
+
+
+def ipc_table(path: AnyPath) -> LogTable:
+    """Returns the columns of an Arrow file (`.arrow`, `.feather`), as a file or as a stream.
+
+    Raises:
+        StoreError: if there is no such file, or it is not one of Arrow.
+    """
+    source = _existing(path)
+    ipc, invalid = extra("pyarrow.ipc"), extra("pyarrow").ArrowException
+    try:
+        content = source.read_bytes()
+        opener = ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream
+        with opener(content) as file:
+            table = file.read_all()
+            table.validate(full=True)
+    except (OSError, invalid) as error:
+        raise StoreError(f"{source} is not an Arrow file: {str(error).splitlines()[0]}") from error
+    return _arrow_columns(source, table)
 
 
 def write_parquet(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: bool) -> None:
@@ -309,9 +525,24 @@ def _of_lists(name: str, values: Any) -> NDArray[Any]:
     return np.stack(rows)
 
 
+def _of_pandas(name: str, series: Any) -> NDArray[Any]:
+    """A column of pandas; times with a zone are those of UTC."""
+    if getattr(series.dtype, "tz", None) is not None:
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if str(series.dtype) == "category":
+        series = series.astype(series.cat.categories.dtype if series.notna().all() else object)
+    return _of_lists(name, series.to_numpy())
+
+
 def _of_arrow(name: str, column: Any) -> NDArray[Any]:
     """A column of numbers as `[N]`, one of lists as `[N, D]`, of lists of lists too."""
     types, compute = extra("pyarrow").types, extra("pyarrow.compute")
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type):
+        column = column.cast("float64")
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
     n_rows, shape = len(column), [len(column)]
     while any(
         is_list(column.type)

@@ -1,7 +1,8 @@
 """Transitions in datasets of Minari, episode by episode.
 
 Costs are `infos["cost"]`, of T + 1 entries for T steps: the first is that of the reset, so that
-step t has cost `infos["cost"][t + 1]`. Minari records no infos unless it is asked to:
+step t has cost `infos["cost"][t + 1]`. `infos["action_mask"]`, of T + 1 entries too, says which
+actions are available, if it is there. Minari records no infos unless it is asked to:
 
     env = minari.DataCollector(gymnasium.make("bmdp/Corridors-v0"), record_infos=True)
     env.reset(seed=0)
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +103,13 @@ def write_minari(
         raise StoreError(f"{dataset_id} cannot be written: {error}") from error
 
 
+def local_minari(dataset_id: str) -> Path | None:
+    """Returns the folder of a dataset that is on this machine, or None, without loading Minari."""
+    root = os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets"
+    place = Path(root, dataset_id)
+    return place if (place / "data" / "metadata.json").is_file() else None
+
+
 def _opened(name: str | os.PathLike[str]) -> Any:
     minari = extra("minari")
     try:
@@ -145,6 +154,14 @@ def _episode(episode: Any) -> dict[str, NDArray[Any]]:
         "step": np.arange(n_steps),
     }
     others = {name: np.asarray(infos[key])[1:] for name, key in _EXTRAS.items() if key in infos}
+    if "action_mask" in infos:
+        masks = np.asarray(infos["action_mask"])
+        if masks.shape[:1] != (n_steps + 1,):
+            raise DataError(
+                f"infos['action_mask'] must have shape [T + 1, A], T being {n_steps}; "
+                f"got {list(masks.shape)} in episode {episode.id}."
+            )
+        others |= {"available": masks[:-1], "next_available": masks[1:]}
     return columns | others
 
 
@@ -181,6 +198,9 @@ def _buffer(columns: Mapping[str, NDArray[Any]], rows: IntArray) -> Any:
     for name, key in _EXTRAS.items():
         if name in part:
             infos[key] = np.append(part[name][0], part[name])  # the reset has none of its own
+    if "available" in part:
+        masks = np.append(part["available"], part["next_available"][-1:], axis=0)
+        infos["action_mask"] = masks.astype(np.int8)
     return extra("minari.data_collector.episode_buffer").EpisodeBuffer(
         observations=np.append(part["state"], part["next_state"][-1:], axis=0),
         actions=part["action"],

@@ -35,6 +35,7 @@ class BatchSummary:
     share_terminal: float  # of rows
     mean_episode_reward: float | None  # undiscounted; None if episodes are unknown
     mean_episode_cost: float | None  # likewise
+    mean_available: float | None  # actions that could be taken at a state; None if all always could
     notes: tuple[str, ...]  # what to beware of, in plain words
 
     def __str__(self) -> str:
@@ -52,6 +53,8 @@ class BatchSummary:
         if self.mean_episode_reward is not None:
             lines.append(("reward an episode", f"{self.mean_episode_reward:g}"))
             lines.append(("cost an episode", f"{self.mean_episode_cost:g}"))
+        if self.mean_available is not None:
+            lines.append(("available", f"{self.mean_available:.3g} actions a state"))
         lines.extend(("note", note) for note in self.notes)
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
@@ -65,6 +68,7 @@ def summarised(columns: Mapping[str, NDArray[Any]], n_actions: int) -> BatchSumm
     if "episode" in columns:
         n_episodes = len(np.unique(columns["episode"]))
         mean_reward, mean_cost = (float(x.sum()) / n_episodes for x in (reward, cost))
+    available = columns.get("available")
     return BatchSummary(
         n_transitions=len(reward),
         n_episodes=n_episodes,
@@ -76,6 +80,7 @@ def summarised(columns: Mapping[str, NDArray[Any]], n_actions: int) -> BatchSumm
         share_terminal=float(columns["terminal"].mean()),
         mean_episode_reward=mean_reward,
         mean_episode_cost=mean_cost,
+        mean_available=float(available.sum(axis=1).mean()) if available is not None else None,
         notes=(*_action_notes(counts), *_value_notes(columns), *_end_notes(columns)),
     )
 
@@ -116,4 +121,6 @@ def _end_notes(columns: Mapping[str, NDArray[Any]]) -> list[str]:
         notes.append("every row is terminal: nothing ever follows an action")
     if "episode" not in columns:
         notes.append("episodes are unknown: each row is taken as one")
+    if "available" in columns and "next_available" not in columns:
+        notes.append("available actions of next states are unknown: all are taken to be there")
     return notes

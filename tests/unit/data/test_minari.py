@@ -12,8 +12,9 @@ from gymnasium import spaces
 from minari.data_collector.episode_buffer import EpisodeBuffer
 
 import bmdp  # noqa: F401  (registers the environments)
-from bmdp import DataError, MissingDependency, StoreError
+from bmdp import ConfigError, DataError, MissingDependency, StoreError
 from bmdp.data import TransitionBatch
+from bmdp.learn.auto import read_source
 from logs import assert_same, columns, corridor_log, full, small
 
 SEEDS = range(3, 23)
@@ -307,3 +308,18 @@ def test_an_id_has_a_version(name, tmp_path):
 def test_what_is_no_dataset_is_refused(dataset):
     with pytest.raises(DataError, match="dataset must be of Minari, or the id or folder of one"):
         TransitionBatch.from_minari(dataset)
+
+
+def test_a_dataset_is_a_source_of_a_fit_by_id_and_by_folder(home):
+    log = corridor_log().take(corridor_log().episode < 5)
+    whole = log.take(np.isin(log.episode, log.episode[log.terminal]))
+    whole.to_minari("corridors/source-v0")
+    by_id = read_source("corridors/source-v0").batch
+    assert_same(by_id, TransitionBatch.from_minari("corridors/source-v0"))
+    for source in (home / "corridors/source-v0", [home / "corridors/source-v0"]):
+        assert_same(read_source(source).batch, by_id)
+
+
+def test_a_name_that_is_neither_an_environment_nor_a_dataset_is_refused():
+    with pytest.raises(ConfigError, match="no environment is called 'corridors/nowhere-v0'"):
+        read_source("corridors/nowhere-v0")
