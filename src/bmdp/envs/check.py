@@ -51,6 +51,7 @@ class Seen(NamedTuple):
     cost: Any
     terminated: Any
     truncated: Any
+    mask: Any  # of available actions; None if all are
 
 
 def check_cost_env(
@@ -168,12 +169,20 @@ def _play(env: Env, seed: int, actions: Sequence[int]) -> Iterator[Seen]:
             when = f"at reset of episode {episode}"
             given = seed if episode == 1 else None
             observation, info = _answer(when, env.reset, seed=given)
-            yield _seen(when, (observation, 0.0, False, False, info))
+            yield (seen := _seen(when, (observation, 0.0, False, False, info)))
         step += 1
         when = f"at step {step} of episode {episode}"
-        answer = _answer(when, env.step, action)
-        yield _seen(when, answer)
+        answer = _answer(when, env.step, _near(action, seen.mask))
+        yield (seen := _seen(when, answer))
         ended = answer[2] or answer[3]
+
+
+def _near(action: int, mask: Any) -> int:
+    """The action, or one in its place that is available."""
+    if mask is None or not np.any(mask):
+        return action
+    there = np.flatnonzero(mask)
+    return int(there[action % len(there)])
 
 
 def _answer(when: str, call: Callable[..., Any], *given: Any, **settings: Any) -> Any:
@@ -196,9 +205,8 @@ def _seen(when: str, answer: tuple[Any, Any, Any, Any, dict[str, Any]]) -> Seen:
         raise _broken(rule, f"there is none among {sorted(info)}", when)
     if finite_number(info["cost"]) is None:
         raise _broken(rule, f"got {info['cost']!r}", when)
-    return Seen(
-        when, copy.deepcopy(observation), reward, copy.copy(info["cost"]), terminated, truncated
-    )
+    parts = copy.deepcopy(observation), reward, copy.copy(info["cost"]), terminated, truncated
+    return Seen(when, *parts, copy.copy(info.get("action_mask")))
 
 
 def _require_independence(

@@ -54,6 +54,8 @@ class Step:
     ended: BoolArray  # [N], whether the episode ended with this step
     truncated: BoolArray  # [N], of these: by a limit, and not by the task
     going: BoolArray  # [N], whether the episode had not ended before this step
+    available: BoolArray | None = None  # [N, A], actions that could be taken; None if all could
+    next_available: BoolArray | None = None  # [N, A], at the next states
 
 
 def play_episodes(  # noqa: PLR0913
@@ -104,15 +106,15 @@ def play_episodes(  # noqa: PLR0913
     limit = slots.facts.horizon or max_steps
 
     def steps() -> Iterator[Step]:
-        states = begun
+        states, available = begun, slots.available
         going: BoolArray = np.ones(len(states), np.bool_)
         for index in range(limit):
             if moves and index in moves:
                 tracker.set_budget(moves[index])
             held = tracker.budgets
             with _fitting(policy, slots, states):
-                decision = tracker.decide(states)
-            actions = _actions(policy, slots, decision, going)
+                decision = tracker.decide(states, *_masks(available))
+            actions = _actions(policy, slots, decision, going, available)
             following, rewards, costs, ended, truncated = slots.step(actions, going)
             rewards, costs = (
                 _finite(slots, name, np.where(going, values, 0.0))
@@ -121,7 +123,8 @@ def play_episodes(  # noqa: PLR0913
             ended, truncated = going & ended, going & ended & truncated
             if cut and index + 1 == limit:
                 ended, truncated = going, truncated | (going & ~ended)
-            tracker.observe(costs, following, ~going | ended)
+            next_available = slots.available
+            tracker.observe(costs, following, ~going | ended, *_masks(next_available))
             yield Step(
                 index=index,
                 states=states,
@@ -134,8 +137,10 @@ def play_episodes(  # noqa: PLR0913
                 ended=ended,
                 truncated=truncated,
                 going=going,
+                available=available,
+                next_available=next_available,
             )
-            states, going = following, going & ~ended
+            states, available, going = following, next_available, going & ~ended
             if not going.any():
                 return
         raise _endless(slots, limit, going, budgets, streams)
@@ -158,8 +163,17 @@ def _fitting(policy: BudgetedPolicy, slots: Slots, states: NDArray[Any]) -> Iter
         ) from error
 
 
+def _masks(available: BoolArray | None) -> tuple[BoolArray, ...]:
+    """The last argument of a tracker that is told which actions are available; none if all are."""
+    return () if available is None else (available,)
+
+
 def _actions(
-    policy: BudgetedPolicy, slots: Slots, decision: Decisions, going: BoolArray
+    policy: BudgetedPolicy,
+    slots: Slots,
+    decision: Decisions,
+    going: BoolArray,
+    available: BoolArray | None,
 ) -> IntArray:
     """Actions that the environment has; the first one in slots that ended."""
     first = int(slots.action_space.start)
@@ -171,6 +185,13 @@ def _actions(
             f"{slots.name} has actions {first} to {last}; "
             f"{type(policy).__name__} chose {actions[bad[0]]}."
         )
+    if available is not None:
+        bad = np.flatnonzero(going & ~available[np.arange(len(actions)), actions - first])
+        if len(bad):
+            raise PolicyError(
+                f"{type(policy).__name__} chose action {actions[bad[0]]} of {slots.name} where it "
+                "is not available, by info['action_mask']."
+            )
     return actions
 
 

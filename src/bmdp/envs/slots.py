@@ -7,6 +7,9 @@ the same in both, and in any company.
 A state is a number, or a row of numbers: observations of several axes or parts are flattened.
 Actions are numbers from 0 on, whatever the environment counts them from. A task of ours has slots
 without Gymnasium, too, whose whole state can be read.
+
+Where some actions are not available at some states an environment says so by Gymnasium's
+convention: `info["action_mask"]`, a 0 or 1 for each action, at reset and at every step.
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ class Slots(Protocol):
     state_space: spaces.Space[Any]  # as the environment has it
     action_space: spaces.Discrete  # from 0 on
     most: int  # slots at a time
+    available: BoolArray | None  # [N, A], actions that can be taken now; None if all always can
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed; returns states `[N]` or `[N, D]`."""
@@ -133,6 +137,7 @@ class BatchedSlots:
     """
 
     most = 10_000
+    available: BoolArray | None = None
 
     def __init__(self, spec: EnvSpec) -> None:
         """Makes a batch of one, to see what it is."""
@@ -178,17 +183,34 @@ class BatchedSlots:
             self._envs = self._make(len(seeds))
         self._n_steps = 0
         of_slots: Any = list(seeds)  # gymnasium's own batches take them, its annotation does not
-        states, _ = self._envs.reset(seed=of_slots)
+        states, info = self._envs.reset(seed=of_slots)
+        self.available = None
+        if "action_mask" in info:
+            needed = np.ones(len(seeds), np.bool_)
+            self.available = self._masks(info, needed, needed)
         return flattened(self.state_space, states)
+
+    def _masks(self, info: dict[str, Any], needed: BoolArray, known: BoolArray) -> BoolArray:
+        """Actions that can be taken, where a slot goes on or has not come to an end of its own."""
+        n = int(self.action_space.n)
+        given = np.asarray(info.get("action_mask", np.ones((len(needed), n))))
+        there = np.asarray(info.get("_action_mask", np.full(len(needed), "action_mask" in info)))
+        found = _masks(self.spec, n, given, there & known, needed)
+        self._open: IntArray = np.where(there, given.argmax(axis=1), 0)  # in ended slots too
+        return found
 
     def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions, in the slots that ended too."""
+        if self.available is not None:
+            actions = np.where(going, actions, self._open)
         played = actions + self._first if self._first else actions
         states, rewards, terminated, truncated, info = self._envs.step(played)
         if "cost" not in info:
             raise _no_cost(self._spec)
         self._n_steps += 1
         ended = terminated | truncated | (self._n_steps >= self._limit)
+        if _has_masks(self.spec, self.available, "action_mask" in info):
+            self.available = self._masks(info, going & ~ended, going & ~terminated)
         paid = np.asarray(rewards), np.asarray(info["cost"])
         seen = flattened(self.state_space, states)
         return SlotOutcome(seen, *paid, ended, ended & ~terminated)
@@ -207,6 +229,7 @@ class SingleSlots:
     """
 
     most = 250
+    available: BoolArray | None = None
 
     def __init__(self, spec: EnvSpec, render_mode: str | None = None) -> None:
         """Makes one, to see what it is."""
@@ -231,9 +254,22 @@ class SingleSlots:
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed."""
         self.envs += [self._make() for _ in range(len(seeds) - len(self.envs))]
-        started = [env.reset(seed=s)[0] for env, s in zip(self.envs, seeds, strict=False)]
-        self._states = np.concatenate([self._state(state) for state in started])
+        started = [env.reset(seed=s) for env, s in zip(self.envs, seeds, strict=False)]
+        self._states = np.concatenate([self._state(state) for state, _ in started])
+        infos = [info for _, info in started]
+        self.available = None
+        if any("action_mask" in info for info in infos):
+            self.available = self._masks(infos, np.ones(len(infos), np.bool_))
         return self._states
+
+    def _masks(self, infos: Sequence[dict[str, Any]], needed: BoolArray) -> BoolArray:
+        """Actions that can be taken, by the info of each slot."""
+        n = int(self.action_space.n)
+        every = np.ones(n, np.bool_)
+        given = [np.asarray(info.get("action_mask", every)) for info in infos]
+        bad = next((mask for mask in given if mask.shape != (n,)), None)
+        there = np.array(["action_mask" in info for info in infos])
+        return _masks(self.spec, n, np.stack(given) if bad is None else bad[None], there, needed)
 
     def _state(self, seen: Any) -> NDArray[Any]:
         """One observation as a state, `[1]` or `[1, D]`."""
@@ -244,6 +280,7 @@ class SingleSlots:
         states = self._states.copy()  # of ended slots, the last
         rewards, costs = np.zeros((2, len(actions)))
         ended, cut = ~going, np.zeros(len(actions), np.bool_)
+        infos: list[dict[str, Any]] = [{}] * len(actions)
         for i in np.flatnonzero(going):
             played = int(actions[i]) + self._first
             seen, reward, terminated, truncated, info = self.envs[i].step(played)
@@ -251,6 +288,9 @@ class SingleSlots:
                 raise _no_cost(self.spec)
             states[i], rewards[i], costs[i] = self._state(seen)[0], float(reward), info["cost"]
             ended[i], cut[i] = terminated or truncated, truncated and not terminated
+            infos[i] = {} if terminated else info
+        if _has_masks(self.spec, self.available, any("action_mask" in info for info in infos)):
+            self.available = self._masks(infos, ~ended)
         self._states = states
         return SlotOutcome(states, rewards, costs, ended, cut)
 
@@ -281,6 +321,7 @@ class TaskSlots:
     """
 
     most = BatchedSlots.most
+    available: BoolArray | None = None
 
     def __init__(
         self, task: Task, streams: Callable[[Sequence[int]], EpisodeStreams] | None = None
@@ -403,6 +444,49 @@ def _batch_of_one(space: spaces.Space[Any], seen: Any) -> Any:
 
 def _refusal(spec: EnvSpec, error: TypeError) -> ConfigError:
     return ConfigError(f"{spec.id} does not take the settings {spec.kwargs}: {error}.")
+
+
+def _has_masks(spec: EnvSpec, available: BoolArray | None, is_given: bool) -> bool:
+    """Whether slots have masks, as they had at reset."""
+    if available is None and is_given:
+        raise _no_mask(spec)
+    return available is not None
+
+
+def _masks(
+    spec: EnvSpec, n_actions: int, given: NDArray[Any], there: BoolArray, needed: BoolArray
+) -> BoolArray:
+    """Masks `[N, A]` of slots, all actions where none is there, or it is of no use.
+
+    Args:
+        spec: of the environment.
+        n_actions: A.
+        given: as the environment has them.
+        there: `[N]`, whether it has.
+        needed: `[N]`, whether the slot goes on, so that it must.
+    """
+    if (needed & ~there).any():
+        raise _no_mask(spec)
+    if given.shape[1:] != (n_actions,) or not np.isin(given, (0, 1)).all():
+        raise EnvError(
+            f"{spec.id} must give info['action_mask'] as {n_actions} numbers, 0 or 1; "
+            f"got {given[0].tolist()}."
+        )
+    mask = given.astype(np.bool_) | ~there[:, None]
+    is_empty: BoolArray = mask.sum(axis=1) == 0
+    if (is_empty & needed).any():
+        raise EnvError(
+            f"{spec.id} must leave an action in info['action_mask'] while an episode goes on."
+        )
+    found: BoolArray = mask | is_empty[:, None]
+    return found
+
+
+def _no_mask(spec: EnvSpec) -> EnvError:
+    return EnvError(
+        f"{spec.id} must give info['action_mask'] at reset and at every step, or never; "
+        "it was there at one and not at another."
+    )
 
 
 def _no_cost(spec: EnvSpec) -> EnvError:

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import BoolArray, FloatArray, require_shape
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus
 from bmdp.models.regressor import LearnedQ, Loss, Problem, QModel, RowSet, Sizes
@@ -33,6 +33,7 @@ from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
 _NO_TARGETS = "an actor is not fitted to targets: it practises (bmdp.learn.practice)."
+_NO = -1e9  # logarithm of a probability that is 0
 _FAR = 10.0  # deviations beyond which a number of a state is not looked at
 
 
@@ -99,9 +100,18 @@ class ActorQ(QModel):
         scaled = (states.double() - self.centre) / self.scale
         return scaled.clamp(-_FAR, _FAR).float()
 
-    def chances(self, embedded: Tensor, heads: Tensor | None = None) -> Tensor:
-        """Logarithms of probabilities `[n, A, H]`, or `[n, A]` at a head of each state `[n]`."""
-        return self._at(self.actor(embedded), heads).log_softmax(1)
+    def chances(
+        self, embedded: Tensor, heads: Tensor | None = None, available: Tensor | None = None
+    ) -> Tensor:
+        """Logarithms of probabilities `[n, A, H]`, or `[n, A]` at a head of each state `[n]`.
+
+        Actions that are not available, `[n, A]`, have probability 0.
+        """
+        found = self._at(self.actor(embedded), heads)
+        if available is not None:
+            there = available if heads is not None else available[:, :, None]
+            found = found.masked_fill(~there, _NO)
+        return found.log_softmax(1)
 
     def worth(self, embedded: Tensor, heads: Tensor | None = None) -> Tensor:
         """(V_r, V_c), scaled, `[n, 2, H]`, or `[n, 2]` at a head of each state `[n]`."""
@@ -121,6 +131,13 @@ class ActorQ(QModel):
         logs, worth = self.chances(embedded), self.worth(embedded)
         q_r = worth[:, :1] + (logs - logs.amax(1, keepdim=True))
         return torch.stack((q_r, worth[:, 1:].expand_as(q_r)), dim=1)[None]
+
+    def among(self, values: Tensor, available: Tensor) -> Tensor:
+        """Values by which the likeliest of the available actions is worth what the critic says."""
+        rewards, costs = values.unbind(2)
+        some = rewards.masked_fill(~available[:, :, None], -torch.inf)
+        levelled = rewards + rewards.amax(2, keepdim=True) - some.amax(2, keepdim=True)
+        return torch.stack((levelled, costs), dim=2)
 
     def select(self, members: list[int]) -> ActorQ:
         """Returns a copy: there is one member."""
@@ -170,6 +187,8 @@ class SampledActor(OneStepPolicy):
     q_function: LearnedQ  # whose model is an `ActorQ`
     step: int | None = None  # the only step that it plays; all of them, if not given
 
+    takes_masks = True
+
     @property
     def budget_range(self) -> tuple[float, float]:
         """Numbers of the prices."""
@@ -189,12 +208,23 @@ class SampledActor(OneStepPolicy):
         """Returns the policy of one step."""
         return replace(self, step=step)
 
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+    def choose(
+        self,
+        states: NDArray[Any],
+        budgets: FloatArray,
+        uniforms: FloatArray,
+        available: BoolArray | None = None,
+    ) -> Decisions:
         """Draws an action for the price on the dial."""
         model: Any = self.q_function.model
+        mask = None
+        if available is not None:
+            shape = len(states), model.sizes.n_actions
+            require_shape("available", available, shape, "[N, A]")
+            mask = torch.tensor(available)
         heads = torch.from_numpy(np.rint(budgets).astype(np.int64))
         with torch.no_grad():
             embedded = self.q_function.embedded(states, self.step or 0)
-            below = model.chances(embedded, heads).double().exp().cumsum(1).numpy()
+            below = model.chances(embedded, heads, mask).double().exp().cumsum(1).numpy()
         actions = (uniforms * below[:, -1:] >= below[:, :-1]).sum(axis=1)
         return Decision(actions, budgets.copy(), np.full(len(actions), BudgetStatus.SLACK, np.int8))

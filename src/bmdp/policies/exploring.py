@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.checks import require_share
 from bmdp.errors import ConfigError
 from bmdp.policies.policy import (
@@ -61,6 +61,7 @@ class ExploringPolicy(Policy):
     move: float = 0.0
 
     why_no_one_step_form = "explores less from episode to episode"
+    takes_masks = True
 
     def __post_init__(self) -> None:
         if not self.decay >= 0 or not 0 <= self.floor <= 1 or self.hold < 1:
@@ -102,6 +103,9 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
         greedy = policy.greedy.at_step(self._step)
         n_greedy, n_random = greedy.n_draws, policy.explorer.n_draws
         uniforms = self._streams.uniforms(self._step, 2 + n_greedy + n_random)
+        if self._available is not None:
+            is_there = self._available[np.arange(len(going)), self._held]
+            self._left[~is_there] = 0
         holds = going & (self._left > 0)
         explores = going & ~holds & (uniforms[:, 0] < self._epsilon)
         decision = idle_decisions(self._budgets)
@@ -110,7 +114,8 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
             (policy.explorer, explores, uniforms[:, 2 + n_greedy :]),
         ):
             if rows.any():
-                chosen = part.decide_from(states[rows], self._budgets[rows], draws[rows])
+                masks = rows_at(self._available, rows)
+                chosen = part.decide_from(states[rows], self._budgets[rows], draws[rows], masks)
                 for column, values in zip(decision, chosen, strict=True):
                     column[rows] = values
         decision.action[holds] = self._held[holds]

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
+from bmdp.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    read_only,
+    real_array,
+    require_finite,
+    require_shape,
+)
 from bmdp.errors import ConfigError, DataError
 from bmdp.frontier import (
     BudgetStatus,
@@ -29,6 +37,7 @@ from bmdp.policies.policy import (
     Options,
     QFunction,
     QPolicy,
+    admitted_mask,
 )
 from bmdp.storage import storable
 
@@ -230,38 +239,52 @@ class HullPolicy(QPolicy):
         """One: which of the two vertices is played."""
         return 1
 
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+    def choose(
+        self,
+        states: NDArray[Any],
+        budgets: FloatArray,
+        uniforms: FloatArray,
+        available: BoolArray | None = None,
+    ) -> Decisions:
         """Draws from the best mixture at each state."""
-        mixtures = self.mixtures(states, budgets)
+        mixtures = self.mixtures(states, budgets, available)
         point = np.where(uniforms[:, 0] < mixtures.p_upper, mixtures.upper, mixtures.lower)
         return Decision(*augmented_actions(point, self.beta_grid), mixtures.status)
 
-    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+    def options(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Options:
         """Returns the two augmented actions of each mixture, and their probabilities."""
-        return self._options(self.mixtures(states, budgets))
+        return self._options(self.mixtures(states, budgets, available))
 
-    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+    def options_at(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Options:
         """Returns the mixtures of each state at all budgets `[L]`, from its one frontier."""
-        points = self.points(states)
+        points = self.points(states, available)
         found = mixtures_at(points.costs, points.rewards, points.raised(budgets))
         return self._options(_with_cheapest(found, points))
 
-    def mixtures(self, states: NDArray[Any], budgets: FloatArray) -> Mixtures[NDArray[Any]]:
+    def mixtures(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Mixtures[NDArray[Any]]:
         """Returns the mixtures of states at their budgets `[N]`, as points a * B + b."""
-        points = self.points(states)
+        points = self.points(states, available)
         held = points.raised(np.asarray(budgets)[:, None])[:, 0]
         found = best_mixtures(points.costs, points.rewards, held)
         playing: Mixtures[NDArray[Any]] = _with_cheapest(found, points)
         return playing
 
-    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
+    def frontier(
+        self, state: ArrayLike, step: int = 0, available: ArrayLike | None = None
+    ) -> Frontier:
         """Returns what the policy expects to be able to get; `index` is a * B + b of a vertex."""
-        points = self.at_step(step).points(np.asarray(state)[None])
+        points = self.at_step(step).points(np.asarray(state)[None], admitted_mask(available))
         return upper_frontier(points.costs[0], points.rewards[0])
 
-    def points(self, states: NDArray[Any]) -> Points:
-        """Returns what all augmented actions promise at states `[N, ...]`."""
-        q_r, q_c = self.q_values(states, len(self.beta_grid))
+    def points(self, states: NDArray[Any], available: BoolArray | None = None) -> Points:
+        """Returns what all augmented actions promise at states `[N, ...]`, if they are there."""
+        q_r, q_c = self.q_values(states, len(self.beta_grid), available)
         return self.rule.points(q_r, q_c, self.step or 0)
 
     def _options(self, mixtures: Mixtures[NDArray[Any]]) -> Options:

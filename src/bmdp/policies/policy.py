@@ -6,6 +6,7 @@ rng)` for many. The caller carries the budget: it holds `next_budget` at the nex
 *Episode form*, which every policy has: `tracker = policy.start(states, budgets, rng)` for a batch
 of episodes, then in turn `tracker.decide(states)` and `tracker.observe(costs, next_states, ended)`.
 The tracker carries the budgets, and `tracker.set_budget(budgets)` moves the dial in the middle.
+Where some actions are not available at some states, both forms take `available`, `[N, A]`.
 Policies that toss a coin once per episode, that count steps, or whose next budget depends on the
 next state, have this form only.
 
@@ -30,9 +31,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape
+from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape, rows_at
 from bmdp.checks import require_count, require_share
-from bmdp.errors import BudgetError, EnvError, PolicyError, StoreError
+from bmdp.errors import BudgetError, DataError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.randomness import EpisodeStreams
 from bmdp.storage import POLICY, is_registered, kinds_of, load_value, modules_of, save_value
@@ -143,6 +144,52 @@ def state_rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
     return rows
 
 
+def admitted_masks(available: ArrayLike, n_rows: int) -> BoolArray:
+    """Returns which actions are available at `N` states, `[N, A]`.
+
+    Raises:
+        DataError: if they are not truth values of that shape, or a row has none.
+
+    >>> admitted_masks([[1, 0], [1, 1]], 2).tolist()
+    [[True, False], [True, True]]
+    """
+    mask = np.asarray(available)
+    require_shape("available", mask, (n_rows, None), f"[{n_rows}, A]")
+    if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
+        raise DataError("available must be True or False, or 0 and 1.")
+    empty = np.flatnonzero(~mask.any(axis=1))
+    if len(empty):
+        raise DataError(f"available must have an action in every row; got none at [{empty[0]}].")
+    return mask.astype(np.bool_)
+
+
+def admitted_mask(available: ArrayLike | None) -> BoolArray | None:
+    """Returns which actions are available at one state, `[A]`, as those of one row; None if all."""
+    return None if available is None else admitted_masks(np.asarray(available)[None], 1)
+
+
+def masked_values(
+    q_r: FloatArray, q_c: FloatArray, available: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns Q-values `[N, A, H]` by which no action is played that is not available, `[N, A]`.
+
+    Where none of those that are may be played by the values, all of them are worth the same.
+
+    >>> q_r, q_c = masked_values(*np.ones((2, 1, 2, 1)), np.array([[True, False]]))
+    >>> q_r.tolist(), q_c.tolist()
+    ([[[1.0], [-inf]]], [[[1.0], [inf]]])
+    """
+    require_shape("available", available, q_r.shape[:2], "[N, A]")
+    if available.all():
+        return q_r, q_c
+    known = available[:, :, None] & (q_r > -np.inf)
+    is_lost = ~known.any(axis=1, keepdims=True) & available[:, :, None]
+    return (
+        np.where(known, q_r, np.where(is_lost, 0.0, -np.inf)),
+        np.where(known, q_c, np.where(is_lost, 0.0, np.inf)),
+    )
+
+
 class Tracker(Protocol):
     """A batch of `N` episodes under one policy.
 
@@ -164,11 +211,29 @@ class Tracker(Protocol):
     def budgets(self) -> FloatArray:
         """Budgets held now, `[N]`."""
 
-    def decide(self, states: ArrayLike) -> Decisions:
-        """Returns what to do at the states `[N, ...]`. Rows of ended episodes mean nothing."""
+    def decide(self, states: ArrayLike, available: ArrayLike | None = None) -> Decisions:
+        """Returns what to do at the states `[N, ...]`. Rows of ended episodes mean nothing.
 
-    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
-        """Takes note of what followed: costs paid, next states, which episodes ended, `[N]`."""
+        Args:
+            states: `[N, ...]`.
+            available: `[N, A]`, which actions there are at them; all, if not given.
+        """
+
+    def observe(
+        self,
+        costs: ArrayLike,
+        next_states: ArrayLike,
+        ended: ArrayLike,
+        available: ArrayLike | None = None,
+    ) -> None:
+        """Takes note of what followed.
+
+        Args:
+            costs: paid, `[N]`.
+            next_states: `[N, ...]`.
+            ended: which episodes did, `[N]`.
+            available: `[N, A]`, which actions there are at next states. `budgets` may depend on it.
+        """
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Replaces the budgets held, `[N]` or one for all, from the next decision on."""
@@ -194,6 +259,7 @@ class EpisodeTracker(ABC, Generic[RangedT]):
         self._budget_range = policy.budget_range
         self._ended: BoolArray = np.zeros(len(streams), np.bool_)
         self._has_decided = False
+        self._available: BoolArray | None = None  # [N, A], at the states it has come to
         self._budgets: FloatArray
         self.set_budget(budgets)
 
@@ -214,22 +280,46 @@ class EpisodeTracker(ABC, Generic[RangedT]):
             raise PolicyError("tracker.begin_at must be called once, before the first decision.")
         self._step = step
 
-    def decide(self, states: ArrayLike) -> Decisions:
-        """Returns what to do; an ended episode gets action 0, its budget back, and SLACK."""
+    def decide(self, states: ArrayLike, available: ArrayLike | None = None) -> Decisions:
+        """Returns what to do; an ended episode gets action 0, its budget back, and SLACK.
+
+        Raises:
+            PolicyError: if it is told which actions are available, and the policy takes no masks.
+            DataError: if no action is available in an episode that goes on.
+        """
         if self._has_decided:
             raise PolicyError("tracker.decide was called twice: call tracker.observe in between.")
-        decision = self._decide(state_rows(states, len(self._streams)))
+        rows = state_rows(states, len(self._streams))
+        self._available = None
+        if available is not None:
+            require_mask_taker(self._policy)
+            self._available = self._masks(available, self._ended)
+        decision = self._decide(rows)
         self._has_decided = True
         self._budgets, self._step = decision.next_budget.copy(), self._step + 1
         return decision
 
-    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
+    def _masks(self, available: ArrayLike, ended: BoolArray) -> BoolArray:
+        """Available actions, `[N, A]`; of ended episodes, all."""
+        mask = np.asarray(available)
+        require_shape("available", mask, (len(ended), None), f"[{len(ended)}, A]")
+        return admitted_masks(np.where(ended[:, None], 1, mask), len(ended))
+
+    def observe(
+        self,
+        costs: ArrayLike,
+        next_states: ArrayLike,
+        ended: ArrayLike,
+        available: ArrayLike | None = None,
+    ) -> None:
         """Takes note of what followed."""
         if not self._has_decided:
             raise PolicyError("tracker.observe must follow tracker.decide.")
         ended_now = ended_episodes(ended, len(self._streams))
+        over = self._ended | ended_now
+        self._available = None if available is None else self._masks(available, over)
         self._observe(np.broadcast_to(costs, ended_now.shape), np.asarray(next_states), ended_now)
-        self._ended, self._has_decided = self._ended | ended_now, False
+        self._ended, self._has_decided = over, False
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Replaces the budgets held, from the next decision on."""
@@ -260,11 +350,23 @@ class BudgetedPolicy(Protocol):
     def budget_range(self) -> tuple[float, float]:
         """Lowest and highest budget: below it is refused, above it is taken as the highest."""
 
-    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
-        """Decides at one state."""
+    def act(
+        self,
+        state: ArrayLike,
+        budget: float,
+        rng: np.random.Generator,
+        available: ArrayLike | None = None,
+    ) -> OneDecision:
+        """Decides at one state, among the available actions `[A]` if these are given."""
 
-    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
-        """Decides at `N` states, as `act` would at one after the other."""
+    def decide(
+        self,
+        states: ArrayLike,
+        budgets: ArrayLike,
+        rng: np.random.Generator,
+        available: ArrayLike | None = None,
+    ) -> Decisions:
+        """Decides at `N` states, as `act` would at one after the other, given masks `[N, A]`."""
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
         """Starts `N` episodes, with their own streams, or with streams made from a generator."""
@@ -286,6 +388,9 @@ class Policy(ABC):
     why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
     has_dial: ClassVar[bool] = True
     """Whether it matters which budget it is given."""
+    takes_masks: ClassVar[bool] = False
+    """Whether it can be told which actions are available. One that can takes `available`, `[N, A]`,
+    as the last argument of `choose` and `options`."""
 
     @property
     @abstractmethod
@@ -296,11 +401,23 @@ class Policy(ABC):
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
         """Starts `N` episodes."""
 
-    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
+    def act(
+        self,
+        state: ArrayLike,
+        budget: float,
+        rng: np.random.Generator,
+        available: ArrayLike | None = None,
+    ) -> OneDecision:
         """Refuses, and says which form to use."""
         raise self._refusal()
 
-    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+    def decide(
+        self,
+        states: ArrayLike,
+        budgets: ArrayLike,
+        rng: np.random.Generator,
+        available: ArrayLike | None = None,
+    ) -> Decisions:
         """Refuses, and says which form to use."""
         raise self._refusal()
 
@@ -318,6 +435,27 @@ class Policy(ABC):
             f"{type(self).__name__} {self.why_no_one_step_form}, so it has the episode form only: "
             "use tracker = policy.start(states, budgets, rng), then tracker.decide(states)."
         )
+
+
+def require_mask_taker(policy: Any) -> None:
+    """Checks that a policy can be told which actions are available.
+
+    Raises:
+        PolicyError: if it would play others.
+    """
+    if not getattr(policy, "takes_masks", False):
+        raise PolicyError(
+            f"{type(policy).__name__} cannot be told which actions are available, and might play "
+            "others: it must have takes_masks = True, and choose among them."
+        )
+
+
+def _masks(policy: Any, available: ArrayLike | None, n_rows: int) -> tuple[BoolArray, ...]:
+    """The last argument of a policy that is told which actions are available; none if all are."""
+    if available is None:
+        return ()
+    require_mask_taker(policy)
+    return (admitted_masks(available, n_rows),)
 
 
 class OneStepPolicy(Policy):
@@ -347,23 +485,44 @@ class OneStepPolicy(Policy):
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Decides, given budgets within `budget_range` and uniform numbers `[N, n_draws]`."""
 
-    def decide_from(self, states: ArrayLike, budgets: ArrayLike, uniforms: FloatArray) -> Decisions:
+    def decide_from(
+        self,
+        states: ArrayLike,
+        budgets: ArrayLike,
+        uniforms: FloatArray,
+        available: ArrayLike | None = None,
+    ) -> Decisions:
         """Decides at `N` states, given uniform numbers `[N, n_draws]`.
 
         Raises:
             BudgetError: if a budget is not a number, or below `budget_range`.
+            PolicyError: if it is told which actions are available, and takes no masks.
+            DataError: if no action is available at a state.
         """
         rows = state_rows(states)
+        masks = _masks(self, available, len(rows))
         held = admitted_budgets(budgets, len(rows), self.budget_range)
         if len(rows) == 0:
             return idle_decisions(held)
         highest = self.budget_range[1]
-        decision = self.choose(rows, np.minimum(held, highest), uniforms)
+        decision = self.choose(rows, np.minimum(held, highest), uniforms, *masks)
         status = np.where(held > highest, np.int8(BudgetStatus.SLACK), decision.status)
         return decision._replace(status=status)
 
-    def decide(self, states: ArrayLike, budgets: ArrayLike, rng: np.random.Generator) -> Decisions:
+    def decide(
+        self,
+        states: ArrayLike,
+        budgets: ArrayLike,
+        rng: np.random.Generator,
+        available: ArrayLike | None = None,
+    ) -> Decisions:
         """Decides at `N` states, as `act` would at one after the other.
+
+        Args:
+            states: `[N, ...]`.
+            budgets: `[N]`, or one for all.
+            rng: of what is left to chance.
+            available: `[N, A]`, which actions there are; all, if not given.
 
         Raises:
             PolicyError: if it counts steps, and so has the episode form only.
@@ -371,11 +530,18 @@ class OneStepPolicy(Policy):
         if self.n_steps > 1:
             raise self._refusal()
         rows = state_rows(states)
-        return self.decide_from(rows, budgets, rng.random((len(rows), self.n_draws)))
+        return self.decide_from(rows, budgets, rng.random((len(rows), self.n_draws)), available)
 
-    def act(self, state: ArrayLike, budget: float, rng: np.random.Generator) -> OneDecision:
-        """Decides at one state."""
-        action, next_budget, status = self.decide(np.asarray(state)[None], [budget], rng)
+    def act(
+        self,
+        state: ArrayLike,
+        budget: float,
+        rng: np.random.Generator,
+        available: ArrayLike | None = None,
+    ) -> OneDecision:
+        """Decides at one state, among the available actions `[A]` if these are given."""
+        mask = admitted_mask(available)
+        action, next_budget, status = self.decide(np.asarray(state)[None], [budget], rng, mask)
         return Decision(int(action[0]), float(next_budget[0]), BudgetStatus(int(status[0])))
 
     @property
@@ -387,7 +553,9 @@ class OneStepPolicy(Policy):
         """Returns the policy of one step of an episode: itself, if it does the same at each."""
         return self
 
-    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+    def options_at(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Options:
         """Returns what it may do at each of `L` budgets at each of `N` states, `[N, L, J]`.
 
         Members that have `options` at a budget for each state need no more; some are faster.
@@ -395,6 +563,7 @@ class OneStepPolicy(Policy):
         Args:
             states: `[N, ...]`.
             budgets: `[L]`, at least one, within `budget_range`.
+            available: `[N, A]`, which actions there are; all, if not given.
 
         Raises:
             PolicyError: if it does not say with which probabilities it acts.
@@ -405,7 +574,8 @@ class OneStepPolicy(Policy):
                 f"{type(self).__name__} does not say with which probabilities it acts: it has no "
                 "`options`."
             )
-        each = [options(states, np.full(len(states), budget)) for budget in budgets]
+        masks = _masks(self, available, len(states))
+        each = [options(states, np.full(len(states), budget), *masks) for budget in budgets]
         return Options(*(np.stack(columns, axis=1) for columns in zip(*each, strict=True)))
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> StepTracker:
@@ -421,6 +591,8 @@ class QPolicy(OneStepPolicy):
 
     q_function: QFunction
     step: int | None  # the only step that it plays; all of them, if not given
+
+    takes_masks = True
 
     @property
     def n_steps(self) -> int:
@@ -438,7 +610,9 @@ class QPolicy(OneStepPolicy):
         whole: Any = self
         return tuple(replace(whole, step=step) for step in range(self.n_steps))
 
-    def q_values(self, states: NDArray[Any], n_heads: int) -> tuple[FloatArray, FloatArray]:
+    def q_values(
+        self, states: NDArray[Any], n_heads: int, available: BoolArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) at its only step, each `[N, A, H]`, checked.
 
         Raises:
@@ -446,7 +620,7 @@ class QPolicy(OneStepPolicy):
         """
         if self.n_steps > 1:
             raise self._refusal()
-        return q_values(self.q_function, states, self.step or 0, n_heads)
+        return q_values(self.q_function, states, self.step or 0, n_heads, available)
 
 
 class SteppedPolicy(Protocol):
@@ -466,7 +640,8 @@ class StepTracker(EpisodeTracker[SteppedPolicy]):
     def _decide(self, states: NDArray[Any]) -> Decisions:
         now, going = self._policy.at_step(self._step), ~self._ended
         uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
-        chosen = now.decide_from(states[going], self._budgets[going], uniforms)
+        masks = rows_at(self._available, going)
+        chosen = now.decide_from(states[going], self._budgets[going], uniforms, masks)
         decision = idle_decisions(self._budgets)
         for column, values in zip(decision, chosen, strict=True):
             column[going] = values
@@ -508,7 +683,8 @@ def discounted_budget(limit: float, *, gamma: float, n_steps: int) -> float:
 QFunction: TypeAlias = Callable[..., tuple[FloatArray, FloatArray]]
 """From states `[N, ...]` to (q_r, q_c), each `[N, A, B]`, the last axis being the budget handed on.
 One that differs from step to step has `n_steps`, and takes the number of the step after the
-states. An action that must not be played has q_r minus infinity and q_c infinity."""
+states. An action that must not be played has q_r minus infinity and q_c infinity. One that has
+`takes_masks` takes `available`, `[N, A]`, too, and values what may be played among those."""
 
 
 def steps_of(q_function: QFunction) -> int:
@@ -517,14 +693,19 @@ def steps_of(q_function: QFunction) -> int:
 
 
 def q_values(
-    q_function: QFunction, states: NDArray[Any], step: int, n_heads: int
+    q_function: QFunction,
+    states: NDArray[Any],
+    step: int,
+    n_heads: int,
+    available: BoolArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns (q_r, q_c) at a step, each `[N, A, H]`, checked."""
+    """Returns (q_r, q_c) at a step, each `[N, A, H]`, checked; actions must be available."""
     several = (step,) if steps_of(q_function) > 1 else ()
-    q_r, q_c = q_function(states, *several)
+    has_masks = available is not None and getattr(q_function, "takes_masks", False)
+    q_r, q_c = q_function(states, *several, **({"available": available} if has_masks else {}))
     require_shape("q_r", q_r, (len(states), None, n_heads), f"[{len(states)}, A, {n_heads}]")
     require_shape("q_c", q_c, q_r.shape, "of q_r")
-    return q_r, q_c
+    return (q_r, q_c) if available is None else masked_values(q_r, q_c, available)
 
 
 def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:

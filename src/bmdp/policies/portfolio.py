@@ -82,6 +82,7 @@ class Portfolio(Policy):
     mixes: bool = True
 
     why_no_one_step_form = "chooses one of its members per episode"
+    takes_masks = True
 
     def __post_init__(self) -> None:
         """Checks the members, and makes arrays read-only."""
@@ -210,14 +211,16 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
             self._followed = self._toss(states)
         decision = idle_decisions(self._budgets)
         for chosen, tracker in self._followed:
-            action, next_budget, _ = tracker.decide(states[chosen])
+            masks = _masks(self._available, chosen)
+            action, next_budget, _ = tracker.decide(states[chosen], *masks)
             decision.action[chosen], decision.next_budget[chosen] = action, next_budget
         decision.status[~self._ended] = self._status[~self._ended]
         return decision
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
         for chosen, tracker in self._followed or ():
-            tracker.observe(costs[chosen], next_states[chosen], ended[chosen])
+            masks = _masks(self._available, chosen)
+            tracker.observe(costs[chosen], next_states[chosen], ended[chosen], *masks)
             self._budgets[chosen] = tracker.budgets
 
     def _toss(self, states: NDArray[Any]) -> list[tuple[IntArray, Tracker]]:
@@ -238,6 +241,11 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
                 begin_at(self._step)
             followed.append((chosen, tracker))
         return followed
+
+
+def _masks(available: BoolArray | None, rows: IntArray) -> tuple[BoolArray, ...]:
+    """The last argument of a member that is told which actions are available; none if all are."""
+    return () if available is None else (available[rows],)
 
 
 @storable
@@ -330,6 +338,7 @@ class CalibratedPolicy(Policy):
     certificate: Certificate  # of these bounds
 
     why_no_one_step_form = Portfolio.why_no_one_step_form
+    takes_masks = True
 
     def __post_init__(self) -> None:
         """Checks that the two belong together."""

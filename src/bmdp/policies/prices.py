@@ -24,6 +24,7 @@ from bmdp.arrays import (
     real_array,
     require_finite,
     require_shape,
+    rows_at,
 )
 from bmdp.checks import require_from_0, require_rising
 from bmdp.errors import ConfigError
@@ -37,6 +38,7 @@ from bmdp.policies.policy import (
     QFunction,
     QPolicy,
     Randomness,
+    admitted_mask,
     episode_streams,
     idle_decisions,
 )
@@ -97,33 +99,45 @@ class PriceDial(QPolicy):
         """It leaves nothing to chance."""
         return 0
 
-    def points(self, states: NDArray[Any]) -> PricedPoints:
+    def points(self, states: NDArray[Any], available: BoolArray | None = None) -> PricedPoints:
         """Returns what each price does at states, and what it is thought to cost and earn."""
-        q_r, q_c = self.q_values(states, len(self.prices))
+        q_r, q_c = self.q_values(states, len(self.prices), available)
         actions = best_actions(q_r, q_c, self.prices, self.tolerance)
         costs, rewards = (np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_c, q_r))
         return PricedPoints(actions, costs, rewards)
 
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+    def choose(
+        self,
+        states: NDArray[Any],
+        budgets: FloatArray,
+        uniforms: FloatArray,
+        available: BoolArray | None = None,
+    ) -> Decisions:
         """Takes the best action for the price on the dial."""
         numbers = np.rint(budgets).astype(np.int64)
-        actions = self.points(states).actions[np.arange(len(numbers)), numbers]
+        actions = self.points(states, available).actions[np.arange(len(numbers)), numbers]
         return _decided(actions, budgets)
 
-    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+    def options(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Options:
         """Returns the best action, and what is on the dial."""
-        return _surely(self.choose(states, budgets, np.empty((len(states), 0))))
+        return _surely(self.choose(states, budgets, np.empty((len(states), 0)), available))
 
-    def options_at(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+    def options_at(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Options:
         """Returns the same for all numbers `[L]`, from one look at the values."""
         numbers = np.rint(budgets).astype(np.int64)
-        actions = self.points(states).actions[:, numbers]
+        actions = self.points(states, available).actions[:, numbers]
         handed_on = np.broadcast_to(budgets, actions.shape)
         return Options(actions[..., None], handed_on[..., None], np.ones((*actions.shape, 1)))
 
-    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
+    def frontier(
+        self, state: ArrayLike, step: int = 0, available: ArrayLike | None = None
+    ) -> Frontier:
         """Returns what prices are thought to earn and cost; `index` is the number of a price."""
-        points = self.at_step(step).points(np.asarray(state)[None])
+        points = self.at_step(step).points(np.asarray(state)[None], admitted_mask(available))
         return upper_frontier(points.costs[0], points.rewards[0])
 
 
@@ -158,14 +172,22 @@ class PricedPolicy(QPolicy):
         """It leaves nothing to chance."""
         return 0
 
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+    def choose(
+        self,
+        states: NDArray[Any],
+        budgets: FloatArray,
+        uniforms: FloatArray,
+        available: BoolArray | None = None,
+    ) -> Decisions:
         """Takes the best action."""
-        q_r, q_c = self.q_values(states, 1)
+        q_r, q_c = self.q_values(states, 1, available)
         return _decided(best_actions(q_r, q_c, np.array([self.price]), 0.0)[:, 0], budgets)
 
-    def options(self, states: NDArray[Any], budgets: FloatArray) -> Options:
+    def options(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> Options:
         """Returns the best action, and the budget as it is."""
-        return _surely(self.choose(states, budgets, np.empty((len(states), 0))))
+        return _surely(self.choose(states, budgets, np.empty((len(states), 0)), available))
 
 
 @storable
@@ -198,6 +220,7 @@ class MultiplierPolicy(Policy):
     rewards: FloatArray = field(default_factory=lambda: np.empty(0))  # [M], or none
 
     why_no_one_step_form = "carries a price that it chose at the start"
+    takes_masks = True
 
     def __post_init__(self) -> None:
         """Checks the ends and what was measured, and makes arrays read-only."""
@@ -216,9 +239,11 @@ class MultiplierPolicy(Policy):
         """Lowest and highest budget."""
         return self.low, self.high
 
-    def frontier(self, state: ArrayLike, step: int = 0) -> Frontier:
+    def frontier(
+        self, state: ArrayLike, step: int = 0, available: ArrayLike | None = None
+    ) -> Frontier:
         """Returns what the policy expects to be able to get from a state that is met at a step."""
-        return self.dial.frontier(state, step)
+        return self.dial.frontier(state, step, available)
 
     def mixtures(self, points: PricedPoints, budgets: FloatArray) -> Mixtures[NDArray[Any]]:
         """Returns which prices are chosen for budgets `[N]`, given what prices do at `N` states."""
@@ -247,15 +272,15 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
         self._is_chosen = False
         self._numbers: IntArray = np.zeros(len(self._streams), np.int64)
         self._status: IntArray = np.full(len(self._streams), BudgetStatus.SLACK, np.int8)
-        self._seen: tuple[NDArray[Any], BoolArray] | None = None
+        self._seen: tuple[NDArray[Any], BoolArray, BoolArray | None] | None = None
 
     @property
     def budgets(self) -> FloatArray:
         """Budgets held now, `[N]`: what the carried price is thought to cost from here."""
         if self._seen is not None:
-            (states, going), self._seen = self._seen, None
+            (states, going, available), self._seen = self._seen, None
             if going.any():
-                costs = self._points(states[going]).costs
+                costs = self._points(states[going], rows_at(available, going)).costs
                 self._budgets[going] = costs[np.arange(len(costs)), self._numbers[going]]
         return self._budgets.copy()
 
@@ -265,7 +290,7 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
         decision = idle_decisions(self._budgets)
         if len(going) == 0:
             return decision
-        points = self._points(states[going])
+        points = self._points(states[going], rows_at(self._available, going))
         if not self._is_chosen:
             self._choose(points, going)
         rows, numbers = np.arange(len(going)), self._numbers[going]
@@ -285,10 +310,10 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
         self._is_chosen = True
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        self._seen = next_states, ~(self._ended | ended)
+        self._seen = next_states, ~(self._ended | ended), self._available
 
-    def _points(self, states: NDArray[Any]) -> PricedPoints:
-        return self._policy.dial.at_step(self._step).points(states)
+    def _points(self, states: NDArray[Any], available: BoolArray | None = None) -> PricedPoints:
+        return self._policy.dial.at_step(self._step).points(states, available)
 
 
 def best_actions(q_r: Any, q_c: Any, prices: Any, tolerance: float) -> Any:

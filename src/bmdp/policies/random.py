@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import BoolArray, FloatArray, require_shape
 from bmdp.checks import require_choice, require_count, require_rising
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
@@ -65,6 +65,8 @@ class RandomBudgetedPolicy(OneStepPolicy):
     high: float  # largest budget
     spend: Literal["all", "at_most"] = "all"  # whether the mean next budget is the one held
 
+    takes_masks = True
+
     def __post_init__(self) -> None:
         require_count("n_actions", self.n_actions, 1)
         require_rising("low and high", (self.low, self.high))
@@ -81,25 +83,42 @@ class RandomBudgetedPolicy(OneStepPolicy):
         return 2 * self.n_actions + 2
 
     def distributions(
-        self, budgets: FloatArray, uniforms: FloatArray
+        self, budgets: FloatArray, uniforms: FloatArray, available: BoolArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns a random distribution for each budget: p and beta_a, each `[N, A]`."""
+        """Returns a random distribution for each budget: p and beta_a, each `[N, A]`.
+
+        It is one over the available actions, if these are given; those of others are 0.
+        """
         share = (budgets - self.low) / (self.high - self.low)
         if self.spend == "at_most":
-            share = _cut_beta(self.n_actions, share, uniforms[:, 0])
+            n = self.n_actions if available is None else available.sum(axis=1)
+            share = _cut_beta(n, share, uniforms[:, 0])
         exponentials = -np.log1p(-uniforms[:, 1:-1])  # normalised, uniform on the simplex
+        if available is not None:
+            require_shape("available", available, (len(budgets), self.n_actions), "[N, A]")
+            exponentials = np.tile(available, 2) * exponentials
         x, y = exponentials[:, : self.n_actions], exponentials[:, self.n_actions :]
         x = share[:, None] * x / x.sum(1, keepdims=True)
         y = (1 - share)[:, None] * y / y.sum(1, keepdims=True)
         probabilities = x + y
-        next_budgets = (self.low * y + self.high * x) / probabilities
+        some = probabilities if available is None else np.where(available, probabilities, 1.0)
+        next_budgets = (self.low * y + self.high * x) / some
         return probabilities, np.clip(next_budgets, self.low, self.high)  # rounding aside
 
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+    def choose(
+        self,
+        states: NDArray[Any],
+        budgets: FloatArray,
+        uniforms: FloatArray,
+        available: BoolArray | None = None,
+    ) -> Decisions:
         """Draws a distribution for each row, then an action and its budget from it."""
-        probabilities, next_budgets = self.distributions(budgets, uniforms)
+        probabilities, next_budgets = self.distributions(budgets, uniforms, available)
         below = np.cumsum(probabilities, axis=1) <= uniforms[:, -1:]
-        action = np.minimum(below.sum(1), self.n_actions - 1)
+        last: Any = self.n_actions - 1
+        if available is not None:
+            last = last - available[:, ::-1].argmax(axis=1)
+        action = np.minimum(below.sum(1), last)
         status = np.full(len(budgets), BudgetStatus.TIGHT, np.int8)
         return Decision(action, next_budgets[np.arange(len(action)), action], status)
 
@@ -117,6 +136,8 @@ class UniformPolicy(OneStepPolicy):
     low: float  # least budget
     high: float  # largest budget
 
+    takes_masks = True
+
     def __post_init__(self) -> None:
         require_count("n_actions", self.n_actions, 1)
         require_rising("low and high", (self.low, self.high))
@@ -131,13 +152,25 @@ class UniformPolicy(OneStepPolicy):
         """One, for the action."""
         return 1
 
-    def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
+    def choose(
+        self,
+        states: NDArray[Any],
+        budgets: FloatArray,
+        uniforms: FloatArray,
+        available: BoolArray | None = None,
+    ) -> Decisions:
         """Draws actions."""
-        action = np.minimum((uniforms[:, 0] * self.n_actions).astype(np.int64), self.n_actions - 1)
+        n: Any = self.n_actions
+        if available is not None:
+            require_shape("available", available, (len(budgets), self.n_actions), "[N, A]")
+            n = available.sum(axis=1)
+        action = np.minimum((uniforms[:, 0] * n).astype(np.int64), n - 1)
+        if available is not None:  # that number of those that are there
+            action = (np.cumsum(available, axis=1) > action[:, None]).argmax(axis=1)
         return Decision(action, budgets, np.full(len(action), BudgetStatus.TIGHT, np.int8))
 
 
-def _cut_beta(n: int, cut: FloatArray, uniforms: FloatArray) -> FloatArray:
+def _cut_beta(n: Any, cut: FloatArray, uniforms: FloatArray) -> FloatArray:
     """Numbers of law Beta(n, n), conditioned to be `cut` at most, by inversion."""
     drawn: FloatArray = betaincinv(n, n, uniforms * betainc(n, n, cut))
     return np.minimum(drawn, cut)
