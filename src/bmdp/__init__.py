@@ -4,7 +4,7 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from bmdp import data, envs, exact, frontier, policies
-from bmdp.data import TransitionBatch
+from bmdp.data import Columns, TransitionBatch
 from bmdp.errors import (
     BmdpError,
     BudgetError,
@@ -42,6 +42,7 @@ __all__ = [
     "BmdpError",
     "BudgetError",
     "BudgetStatus",
+    "Columns",
     "ConfigError",
     "ConvergenceError",
     "DataError",

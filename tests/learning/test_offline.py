@@ -13,7 +13,13 @@ from batches import fraction_model
 from bmdp import BudgetError, ConfigError, DataError, FiniteBMDP, PolicyError, TransitionBatch
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.evaluation import OfflineEvaluation, evaluate_offline, mean_interval
-from bmdp.evaluation.offline import Weighted, interval_ends, logged_episodes, weighted_episodes
+from bmdp.evaluation.offline import (
+    Weighted,
+    interval_ends,
+    logged_episodes,
+    weighted_episodes,
+    with_probabilities,
+)
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
 from bmdp.learn import (
     Backward,
@@ -35,7 +41,12 @@ ASKED = [0.2, 0.6, 1.0]
 FITTED = {"method": "fitted", "model": TableModel(), "n_budgets": 11, "device": "cpu"}
 IMPORTANCE = {"method": "importance"}
 
+ROBUST = FITTED | {"method": "doubly-robust"}
+
 both_methods = pytest.mark.parametrize("method", [FITTED, IMPORTANCE], ids=["fitted", "importance"])
+all_methods = pytest.mark.parametrize(
+    "method", [FITTED, IMPORTANCE, ROBUST], ids=["fitted", "importance", "doubly-robust"]
+)
 
 
 # Logs whose probabilities are known
@@ -142,10 +153,10 @@ def then_risk():
 # Against exact values
 
 
-@both_methods
+@all_methods
 @pytest.mark.parametrize("seed", [1, 2])
 def test_intervals_of_many_episodes_are_narrow_and_cover_what_is_exact(method, seed):
-    """Six numbers, each with confidence 0.999: one of 12 fails with probability 0.012, at most."""
+    """Six numbers, each with confidence 0.999: one of 18 fails with probability 0.018, at most."""
     model, policy = solved(seed, 3)
     log = uniform_log(model, 4000, seed=seed)
     settings = method | {"n_bootstrap": 30 if method is FITTED else 300}
@@ -158,7 +169,7 @@ def test_intervals_of_many_episodes_are_narrow_and_cover_what_is_exact(method, s
     assert (found.n_episodes, found.n_transitions) == (4000, len(log))
 
 
-@both_methods
+@all_methods
 def test_costs_may_have_a_discount_of_their_own(method):
     model, policy = solved(1, 3)
     other = fraction_model(1, 0.9, horizon=3, cost_gamma=0.2)
@@ -496,7 +507,7 @@ def test_without_repeats_there_are_no_intervals_and_one_episode_will_do(method):
     assert one.n_episodes == 1
 
 
-@both_methods
+@all_methods
 def test_progress_is_told_to_its_end(method):
     model, policy = solved(1, 2)
     told = []
@@ -698,7 +709,6 @@ def test_what_cannot_be_evaluated_is_refused(method, policy, batch, changes, err
 @pytest.mark.parametrize(
     ("policy", "batch", "error", "message"),
     [
-        (POLICY, changed(LOG, probability=None), DataError, 'give probability.*method="fitted"'),
         (POLICY, changed(LOG, step=None), DataError, "give step of each row"),
         (
             only(2),
@@ -712,6 +722,72 @@ def test_what_cannot_be_evaluated_is_refused(method, policy, batch, changes, err
 def test_what_cannot_be_weighted_is_refused(policy, batch, error, message):
     with pytest.raises(error, match=message):
         evaluate_offline(policy, batch, gamma=0.9, budgets=[1.0], seed=0, method="importance")
+
+
+def test_weights_need_probabilities():
+    log = logged_episodes(changed(LOG, probability=None), needs_steps=True)
+    how = {"discounts": (0.9, 0.9), "budgets": np.array([1.0]), "n_paths": 1, "seed": 0}
+    with pytest.raises(DataError, match=r'give probability.*method="fitted"'):
+        weighted_episodes(POLICY, log, **how)
+
+
+def test_probabilities_that_were_not_logged_are_shares_of_a_table():
+    log = uniform_log(MODEL, 400, seed=0)
+    found = with_probabilities(changed(log, probability=None), seed=0).probability
+    for state in np.unique(log.state):
+        own = log.state[:, 0] == state
+        for action in range(MODEL.n_actions):
+            taken = log.action[own] == action
+            np.testing.assert_allclose(found[own][taken], taken.mean(), atol=1e-6)
+    assert with_probabilities(log, seed=0) is log
+
+
+def test_a_doubly_robust_estimate_is_less_noisy_than_weights_alone():
+    """The errors of both, over 30 logs of 200 episodes."""
+    errors = {}
+    for name, method in (("importance", IMPORTANCE), ("doubly-robust", ROBUST)):
+        found = []
+        for seed in range(30):
+            model, policy = solved(1 + seed % 3, 3)
+            log = uniform_log(model, 200, seed=seed)
+            how = {"gamma": 0.9, "budgets": ASKED, "seed": seed, "n_bootstrap": 0}
+            found.append(means(evaluate_offline(policy, log, **how, **method)))
+            found[-1] -= truth(model, policy)
+        errors[name] = np.sqrt(np.square(found).mean(axis=0))
+    assert (errors["doubly-robust"] < 0.8 * errors["importance"]).all()
+
+
+def test_a_doubly_robust_estimate_with_wrong_probabilities_is_right_by_its_values():
+    """A log of 6,000 episodes, whose probabilities are half of what they were where action 0 is."""
+    model, policy = solved(1, 3)
+    log = uniform_log(model, 6000, seed=0)
+    wrong = changed(log, probability=np.where(log.action == 0, 0.5, 1.0) * log.probability)
+    how = {"gamma": 0.9, "budgets": ASKED, "seed": 0, "n_bootstrap": 0}
+    off = {
+        name: np.abs(means(evaluate_offline(policy, wrong, **how, **method)) - truth(model, policy))
+        for name, method in (("importance", IMPORTANCE), ("doubly-robust", ROBUST))
+    }
+    assert off["doubly-robust"].max() < 0.03
+    assert off["importance"].max() > 0.1
+
+
+def test_a_doubly_robust_estimate_with_wrong_values_is_right_by_its_weights():
+    """A table of one cell has the same values everywhere."""
+    model, policy = solved(1, 3)
+    log = uniform_log(model, 6000, seed=0)
+    blind = ROBUST | {"model": KernelModel(1)}
+    how = {"gamma": 0.9, "budgets": ASKED, "seed": 0, "n_bootstrap": 0}
+    robust = means(evaluate_offline(policy, log, **how, **blind)) - truth(model, policy)
+    fitted = blind | {"method": "fitted"}
+    alone = means(evaluate_offline(policy, log, **how, **fitted)) - truth(model, policy)
+    assert np.abs(robust).max() < 0.06
+    assert np.abs(alone).max() > 2 * np.abs(robust).max()
+
+
+def test_a_doubly_robust_estimate_needs_episodes_in_both_halves():
+    log = LOG.take(np.isin(LOG.episode, np.unique(LOG.episode)[:3]))
+    with pytest.raises(DataError, match="give at least 4 episodes; got 3"):
+        evaluate_offline(POLICY, log, gamma=0.9, budgets=[1.0], seed=0, **ROBUST)
 
 
 def test_an_unknown_method_is_refused():

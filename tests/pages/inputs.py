@@ -1,7 +1,7 @@
 """Files that commands of pages read, and that none of them has written.
 
-Logs (`.parquet`, `.h5`, `.npz`), models (`.npz`, for `bmdp solve`), and modules with an environment
-of the page's own (`module:Name-v0`).
+Logs (`.parquet`, `.csv`, `.h5`, `.npz`), models (`.npz`, for `bmdp solve`), and modules with an
+environment of the page's own (`module:Name-v0`).
 """
 
 import doctest
@@ -65,8 +65,24 @@ def _write_as_users_do(batch, path):
     pd.DataFrame({"state": batch.state[:, 0], **columns}).to_parquet(path)
 
 
+def _write_trips(batch, path):
+    """With text, and names of the page's own."""
+    step = batch.step
+    trips = {
+        "weather": np.where(batch.episode % 2 == 0, "calm", "storm"),
+        "crossing": step,
+        "hurry": np.where(batch.action > 0, "yes", "no"),
+        "fare": batch.reward,
+        "damage": batch.cost,
+        "done": batch.terminal,
+        "day": batch.episode,
+    }
+    pd.DataFrame(trips).to_csv(path, index=False)
+
+
 WRITERS = {
     ".parquet": _write_as_users_do,
+    ".csv": _write_trips,
     ".npz": bmdp.TransitionBatch.to_npz,
     ".h5": bmdp.TransitionBatch.to_hdf5,
     ".hdf5": bmdp.TransitionBatch.to_hdf5,

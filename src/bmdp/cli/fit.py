@@ -15,6 +15,7 @@ import typer
 
 from bmdp.cli.options import INTERRUPTED, AsJson, Workers, parse_range, print_columns, print_json
 from bmdp.cli.progress import Progress
+from bmdp.data import Columns
 from bmdp.envs import ENV_IDS
 from bmdp.errors import BmdpError
 from bmdp.storage import SPEC
@@ -31,6 +32,9 @@ NO_PREDICTION = (
 EXPERT = {"preset", "set"}
 """Options with which there is one candidate, set by hand."""
 
+OF_LOG = {"columns", "missing", "support", "unseen"}
+"""Options that say how to read a log."""
+
 
 def fit(  # noqa: PLR0913
     ctx: typer.Context,
@@ -43,7 +47,30 @@ def fit(  # noqa: PLR0913
     data: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE...", help="Learn from logged transitions: .parquet, .h5, .hdf5, .npz."
+            metavar="FILE...",
+            help="Learn from logged transitions: .parquet or a folder of it, .csv, .csv.gz, "
+            ".arrow, .feather, .h5, .hdf5, .npz.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD=COLUMN,...",
+            help="Columns of the log that have no common name: action=hurry,state=age+income.",
+        ),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="error|impute",
+            help="States that are missing: error, or the median and a number that says so.",
+        ),
+    ] = None,
+    unseen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="error|other",
+            help="Text that the log does not have, when the policy meets it: error, or other.",
         ),
     ] = None,
     resume: Annotated[
@@ -71,6 +98,14 @@ def fit(  # noqa: PLR0913
     minutes: Annotated[
         float | None, typer.Option(metavar="M", help="Time that it may take, about; 5.")
     ] = None,
+    support: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="With --data: episodes that must have taken an action near a state for it to be "
+            "played there; 5.",
+        ),
+    ] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount of rewards and costs.")] = None,
     budget_range: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Budgets that the policy will take.")
@@ -91,7 +126,9 @@ def fit(  # noqa: PLR0913
     """
     begin = time.monotonic()
     numbers = {"episodes": episodes, "minutes": minutes, "gamma": gamma, "seed": seed}
-    texts = {"preset": preset, "set": setting, "budget_range": budget_range}
+    numbers["support"] = support
+    of_log = {"columns": columns, "missing": missing, "unseen": unseen}
+    texts = {"preset": preset, "set": setting, "budget_range": budget_range, **of_log}
     given = {name for name, value in numbers.items() if value is not None}
     given |= {name for name, value in texts.items() if value}
     if resume is not None:
@@ -115,9 +152,13 @@ def fit(  # noqa: PLR0913
         else:
             spec = _exploring_spec((names or [""])[0], preset, settings, episodes)
             how["workers"] = workers
-        _learn(spec, files, out, force, how)
+        _learn(spec, files, out, force, how, columns)
     else:
+        how |= {name: text for name, text in of_log.items() if text is not None}
+        if columns is not None:
+            how["columns"] = Columns.from_text(columns)
         how |= {"gamma": gamma, "minutes": minutes, "episodes": episodes, "workers": workers}
+        how["support"] = support
         if budget_range is not None:
             how["budget_range"] = parse_range(budget_range, "--budget-range")
         _fit(files or (names or [""])[0], out, force, how)
@@ -130,10 +171,16 @@ def _check_usage(given: set[str], names: Sequence[str], is_log: bool) -> None:
         raise typer.BadParameter(f"one ENV at a time; got {' '.join(names)}.")
     if is_log and "episodes" in given:
         raise typer.BadParameter("--episodes is for exploring; a log has the episodes it has.")
+    log_only = sorted(given & OF_LOG)
+    if not is_log and log_only:
+        raise typer.BadParameter(f"--{log_only[0]} is for --data.")
+    if given & EXPERT and given & (OF_LOG - {"columns"}):
+        raise typer.BadParameter("--missing and --unseen are for a fit without --preset and --set.")
     if is_log and not given & {"gamma", "preset"}:
         raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
-    if "minutes" in given and given & EXPERT:
-        raise typer.BadParameter("--minutes is for a fit without --preset and --set.")
+    for name in ("minutes", "support"):
+        if name in given and given & EXPERT:
+            raise typer.BadParameter(f"--{name} is for a fit without --preset and --set.")
 
 
 def _fit(source: str | list[Path], out: Path, force: bool, how: dict[str, Any]) -> None:
@@ -150,12 +197,18 @@ def _share(progress: Progress) -> Callable[[float, str], None]:
 
 
 def _learn(
-    spec: TrainingSpec, files: list[Path], out: Path, force: bool, how: dict[str, Any]
+    spec: TrainingSpec,
+    files: list[Path],
+    out: Path,
+    force: bool,
+    how: dict[str, Any],
+    columns: str | None,
 ) -> None:
     from bmdp.data import load_batches
     from bmdp.learn.runs import train, train_from_data  # torch takes long to import
 
-    batch = load_batches(files) if files else None
+    named = None if columns is None else Columns.from_text(columns)
+    batch = load_batches(files, named) if files else None
     with _in_place_of_old(out, force), _shown(out) as (progress, how["on_record"]):
         if batch is None:
             train(spec, out, **how)

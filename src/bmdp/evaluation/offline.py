@@ -1,8 +1,10 @@
 """Off-policy evaluation: reward and cost of a policy, with intervals, from logged episodes.
 
-There are two methods. "fitted" learns the values of the policy from the transitions
+There are three methods. "fitted" learns the values of the policy from the transitions
 (`bmdp.learn.fitted_evaluation`). "importance" weights the episodes by how likely they are under the
-policy: it needs the probabilities of logged actions, and no model.
+policy: it needs the probabilities of logged actions, and no model. "doubly-robust" does both, and
+is right if either is. Where probabilities were not logged they are estimated
+(`bmdp.models.support`).
 
 *Weighted importance sampling.* Under another policy a logged episode is more or less likely by the
 product over its steps of pi / b, where b is the probability with which the action was taken, and pi
@@ -21,7 +23,15 @@ Episodes that have ended keep their weight, and earn nothing. To divide by the s
 than by the number of episodes makes a small bias, and much less noise (Precup, Sutton and Singh,
 2000).
 
-*Intervals.* Both methods are repeated with as many whole episodes as there are, drawn with
+*Doubly robust.* Fitted values of the policy take away from each step what was to be expected, so
+that weights have to make up for the rest alone (Thomas and Brunskill, 2016): with the mean weight 1
+before the first step,
+
+    sum over t of gamma^t (mean of r_it - Q(s_it, a_it) by w_it, plus mean of V(s_it) by w_i,t-1).
+
+Values for an episode are learned from other episodes: those of the other half.
+
+*Intervals.* All methods are repeated with as many whole episodes as there are, drawn with
 replacement (the bootstrap). With the deviation s of what the repeats say an interval is
 
     estimate +- q s sqrt(n / (n - 1)).
@@ -50,6 +60,7 @@ from scipy.special import stdtrit
 from bmdp.arrays import FloatArray, IntArray, freeze_columns
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.data import TransitionBatch
+from bmdp.data.encoder import without_encoder
 from bmdp.data.episodes import in_order
 from bmdp.envs.episodes import OnPlayed, counter
 from bmdp.errors import ConfigError, DataError, PolicyError
@@ -59,14 +70,17 @@ from bmdp.policies.policy import BudgetedPolicy, Options, SteppedPolicy, run_wit
 from bmdp.randomness import EpisodeStreams, named_generator, stream_key
 
 if TYPE_CHECKING:
+    from bmdp.learn.evaluation import Evaluated, Terms
     from bmdp.learn.fit import Schedule
     from bmdp.models import Regressor
 
-Method: TypeAlias = Literal["fitted", "importance"]
-METHODS = ("fitted", "importance")
+Method: TypeAlias = Literal["fitted", "importance", "doubly-robust"]
+METHODS = ("fitted", "importance", "doubly-robust")
 
-_REPEATS = {"fitted": 50, "importance": 1_000}
+_REPEATS = {"fitted": 50, "importance": 1_000, "doubly-robust": 1_000}
+_HALVES = 2  # of the episodes: values for one are learned from the other
 _TOGETHER = 50  # repeats by weights that are made at once
+_FEW = 10  # rows for each different state, on average, where states are few
 _CHUNK = 16_384  # states at which a policy is asked at a time
 _UNFIT = (IndexError, RuntimeError, TypeError, ValueError)  # of a policy at foreign states
 
@@ -97,7 +111,7 @@ class OfflineEvaluation:
     cost_low: FloatArray  # [B]
     cost_high: FloatArray  # [B]
     effective_episodes: FloatArray  # [B], that would tell as much if all had the same weight
-    method: str  # "fitted" or "importance"
+    method: str  # "fitted", "importance" or "doubly-robust"
     n_episodes: int  # of the log
     n_transitions: int  # of the log
     n_bootstrap: int  # repeats for the intervals
@@ -140,24 +154,25 @@ def evaluate_offline(  # noqa: PLR0913
         cost_gamma: discount of costs.
         budgets: to ask for, `[B]`, in expected discounted cost; above `policy.budget_range` they
             are taken as its top.
-        method: "fitted", or "importance" where probabilities of actions were logged.
+        method: "fitted", "importance" or "doubly-robust". The last two estimate probabilities of
+            actions that were not logged.
         confidence: of each interval by itself.
         n_bootstrap: how often the evaluation is repeated for the intervals. If not given, 50 times
-            with "fitted", and 1,000 times with "importance". With 0 there are no intervals.
+            with "fitted", and 1,000 times with the others. With 0 there are no intervals.
         seed: of all that is random.
-        model: of "fitted", as are `device`, `schedule` and `n_budgets`: see `fitted_evaluation`.
-            A smaller one saves time.
+        model: of fitted values, as are `device`, `schedule` and `n_budgets`: see
+            `fitted_evaluation`. A smaller one saves time.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         schedule: `Backward` or `Iterations`; what suits the policy, if not given.
         n_budgets: of the grid; best the policy's own.
-        n_paths: of budgets that "importance" draws for each episode.
+        n_paths: of budgets that weights draw for each episode.
         workers: number of processes for "fitted". With more than one, the policy must be one that
             can be saved, and a script must start its work under `if __name__ == "__main__":`.
         progress: called with the number of evaluations made so far, and of all.
 
     Raises:
-        DataError: if episodes, steps or probabilities are needed and not known, if there is one
-            episode only, or none that the policy could have played.
+        DataError: if episodes or steps are needed and not known, if there are too few episodes, or
+            none that the policy could have played.
         PolicyError: if it is not known with which probabilities the policy acts, or it cannot act
             on the states of the batch.
         BudgetError: if the policy does not take a budget.
@@ -180,17 +195,25 @@ def evaluate_offline(  # noqa: PLR0913
     _check_settings(discounts, confidence, n_repeats)
     require_count("n_paths", n_paths, 1)
     require_count("workers", workers, 1)
+    policy = without_encoder(policy)
     asked = _checked(policy, batch, budgets)
-    log = logged_episodes(batch, needs_steps=method == "importance")
+    batch = batch if method == "fitted" else with_probabilities(batch, seed)
+    log = logged_episodes(batch, needs_steps=method != "fitted")
     if n_repeats and len(log) < 2:
         raise DataError(
             "intervals need at least 2 episodes, which are drawn again and again; the batch has "
             "1. Give more of them, or n_bootstrap=0."
         )
     report = counter(progress, 1 + n_repeats)
-    if method == "importance":
+    if method != "fitted":
         settings: dict[str, Any] = {"discounts": discounts, "budgets": asked, "seed": seed}
-        weighted = weighted_episodes(policy, log, n_paths=n_paths, **settings)
+        values = None
+        if method == "doubly-robust":
+            from bmdp.learn.evaluation import Terms, grid_of
+
+            terms = Terms(model, grid_of(policy, n_budgets), discounts, seed, device, schedule)
+            values = values_of_halves(policy, log, terms)
+        weighted = weighted_episodes(policy, log, n_paths=n_paths, values=values, **settings)
         effective = weighted.effective_episodes()
         found = repeat_weighted(weighted, log, n_repeats, seed, report)
     else:
@@ -236,7 +259,8 @@ def _checked(policy: SteppedPolicy, batch: TransitionBatch, budgets: ArrayLike) 
     asked = checked_budgets("budgets", budgets, cast(BudgetedPolicy, policy))
     within = np.minimum(asked[:1], policy.budget_range[1])
     try:
-        policy.at_step(0).options_at(batch.state[:1], within)
+        masks = () if batch.available is None else (batch.available[:1],)
+        policy.at_step(0).options_at(batch.state[:1], within, *masks)
     except PolicyError:
         raise
     except _UNFIT as error:
@@ -312,11 +336,71 @@ def logged_episodes(batch: TransitionBatch, *, needs_steps: bool) -> LoggedEpiso
     return LoggedEpisodes(batch, row, first, length)
 
 
+def with_probabilities(batch: TransitionBatch, seed: int) -> TransitionBatch:
+    """Returns a batch with the probabilities of its actions, estimated if they were not logged.
+
+    States are few if there are at most a tenth as many as rows: then they are shares of a table.
+    """
+    if batch.probability is not None:
+        return batch
+    from bmdp.models.support import Support
+
+    states = np.asarray(batch.state, np.float64)
+    episodes = np.arange(len(batch)) if batch.episode is None else batch.episode
+    is_table = _FEW * len(np.unique(states, axis=0)) <= len(batch)
+    how: dict[str, Any] = {"least": 1, "is_table": is_table, "seed": seed}
+    support = Support.of(states, batch.action, episodes, batch.n_actions, **how)
+    chances = support.probabilities(states)[np.arange(len(batch)), batch.action]
+    columns: dict[str, Any] = batch.to_arrays() | {"probability": np.clip(chances, 1e-6, 1.0)}
+    return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=batch.state_names)
+
+
+class Values(NamedTuple):
+    """Fitted values of a policy for each half of the episodes, learned from the other half."""
+
+    half: IntArray  # [N], of each episode
+    evaluated: tuple[Evaluated, ...]
+
+    def at(self, states: FloatArray, step: int, who: IntArray, options: Options) -> FloatArray:
+        """Expected reward and cost `[n, 2]` of options at states `[n, D]` of episodes `[n]`."""
+        found = np.empty((len(states), 2))
+        for number, model in enumerate(self.evaluated):
+            own = self.half[who] == number
+            if own.any():
+                some = Options(*(column[own] for column in options))
+                found[own] = model.at(states[own], step, some)
+        return found
+
+
+def values_of_halves(policy: SteppedPolicy, log: LoggedEpisodes, terms: Terms) -> Values:
+    """Returns fitted values for each half of the episodes.
+
+    Raises:
+        DataError: if there are fewer than 2 episodes in a half.
+    """
+    from bmdp.learn.evaluation import evaluate_policy
+
+    if len(log) < 2 * _HALVES:
+        raise DataError(
+            "values for one half of the episodes are learned from the other: give at least "
+            f"{2 * _HALVES} episodes; got {len(log)}."
+        )
+    rng = named_generator(terms.seed, "evaluate-offline/halves")
+    half = rng.permutation(np.arange(len(log)) % _HALVES)
+    evaluated = (
+        evaluate_policy(policy, log.sample(np.flatnonzero(half != number)), terms)
+        for number in range(_HALVES)
+    )
+    return Values(half, tuple(evaluated))
+
+
 class Weighted(NamedTuple):
     """Episodes with their weights, at each of `B` budgets, in `T` steps."""
 
     weight: FloatArray  # [B, N, T]
     paid: FloatArray  # [2, N, T], rewards and costs, discounted; 0 after the end
+    taken: FloatArray | None = None  # [2, B, N, T], discounted values of what was done, weighted
+    before: FloatArray | None = None  # [2, B, N, T], of what the policy would do, by weights before
 
     def estimate(self, counts: FloatArray) -> FloatArray:
         """Returns reward and cost `[K, B, 2]`, given how often each episode counts, `[K, N]`.
@@ -329,6 +413,12 @@ class Weighted(NamedTuple):
                 total = counts @ weight
                 for kind, paid in enumerate(self.paid):
                     found[:, budget, kind] = (counts @ (weight * paid) / total).sum(axis=1)
+                    if self.taken is not None and self.before is not None:
+                        first = np.broadcast_to(counts.sum(axis=1, keepdims=True), (len(counts), 1))
+                        earlier = np.concatenate((first, total[:, :-1]), axis=1)
+                        taken, before = self.taken[kind, budget], self.before[kind, budget]
+                        more = counts @ before / earlier - counts @ taken / total
+                        found[:, budget, kind] += more.sum(axis=1)
         return found
 
     def effective_episodes(self) -> FloatArray:
@@ -338,7 +428,7 @@ class Weighted(NamedTuple):
         return effective
 
 
-def weighted_episodes(
+def weighted_episodes(  # noqa: PLR0913
     policy: SteppedPolicy,
     episodes: LoggedEpisodes,
     *,
@@ -346,6 +436,7 @@ def weighted_episodes(
     budgets: FloatArray,
     n_paths: int,
     seed: int,
+    values: Values | None = None,
 ) -> Weighted:
     """Returns logged episodes with their weights under a policy.
 
@@ -356,6 +447,7 @@ def weighted_episodes(
         budgets: at the start, `[B]`.
         n_paths: of budgets, for each episode and budget at the start.
         seed: of the paths. What is drawn does not depend on the other budgets.
+        values: of the policy, for a doubly robust estimate.
 
     Raises:
         DataError: if there are no probabilities, or all episodes have weight 0 at a budget.
@@ -371,6 +463,9 @@ def weighted_episodes(
     held = np.tile(budgets[:, None, None], (1, len(episodes), n_paths))
     weight = np.ones(held.shape)
     found = Weighted(np.empty((*held.shape[:2], n_steps)), np.zeros((2, len(episodes), n_steps)))
+    if values is not None:
+        shape = (2, *found.weight.shape)
+        found = found._replace(taken=np.zeros(shape), before=np.zeros(shape))
     row = np.zeros(len(episodes), np.int64)  # of each episode that goes on
     for step in range(n_steps):
         going, rows = episodes.at(step)
@@ -381,10 +476,24 @@ def weighted_episodes(
         if is_played.any():
             _, who, path = np.nonzero(is_played)
             at = row[who]
-            options = _options(policy, step, batch.state, at, held[is_played])
+            options = _options(policy, step, batch, at, held[is_played])
             uniforms = streams.uniforms(step, n_paths)[who, path]
-            chance, held[is_played] = given_action(options, batch.action[at], uniforms)
-            weight[is_played] *= chance / batch.probability[at]
+            chance, after = given_action(options, batch.action[at], uniforms)
+            earlier = weight[is_played]
+            held[is_played], weight[is_played] = after, earlier * chance / batch.probability[at]
+            if values is not None:
+                done = Options(batch.action[at][:, None], after[:, None], np.ones((len(at), 1)))
+                shrink = np.array(discounts) ** step
+                for told, some, by in (
+                    (found.before, options, earlier),
+                    (found.taken, done, weight[is_played]),
+                ):
+                    assert told is not None
+                    worth = shrink * by[:, None] * values.at(batch.state[at], step, who, some)
+                    for kind in range(2):
+                        whole = np.zeros(held.shape)
+                        whole[is_played] = worth[:, kind]
+                        told[kind, :, :, step] = whole.mean(axis=2)
         found.weight[:, :, step] = weight.mean(axis=2)
         _require_weight(found.weight[:, :, step], budgets, step)
     return found
@@ -407,7 +516,7 @@ def given_action(
 
 
 def _options(
-    policy: SteppedPolicy, step: int, states: FloatArray, row: IntArray, held: FloatArray
+    policy: SteppedPolicy, step: int, batch: TransitionBatch, row: IntArray, held: FloatArray
 ) -> Options:
     """Options of the policy at states of rows `[n]` with budgets `[n]`, each asked once."""
     now = policy.at_step(step)
@@ -419,10 +528,11 @@ def _options(
         )
     levels, level = np.unique(np.minimum(held, policy.budget_range[1]), return_inverse=True)
     pairs, which = np.unique(row * len(levels) + level, return_inverse=True)
-    parts = [
-        ask(states[some // len(levels)], levels[some % len(levels)])
-        for some in np.split(pairs, range(_CHUNK, len(pairs), _CHUNK))
-    ]
+    parts = []
+    for some in np.split(pairs, range(_CHUNK, len(pairs), _CHUNK)):
+        at, budgets = some // len(levels), levels[some % len(levels)]
+        masks = () if batch.available is None else (batch.available[at],)
+        parts.append(ask(batch.state[at], budgets, *masks))
     return Options(*(np.concatenate(columns)[which] for columns in zip(*parts, strict=True)))
 
 

@@ -6,7 +6,8 @@ over to the contest of candidates (`bmdp.learn.contest`). With a folder a fit is
     RUN/
       spec.json            schema, what was asked for, seed, versions, machine, command and time;
                            of a log also its files and checksum
-      steps/               whatever is done: the log or the rounds of exploring, candidates, curves
+      steps/               whatever is done: the log, with the encoder of its text and dates, or
+                           the rounds of exploring, candidates, curves
       fitted.json          summary, candidates, forecast and notes
       policy/              what is handed over
       done                 an empty mark
@@ -30,14 +31,18 @@ import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 
-from bmdp.checks import require_count, require_rising, require_share
-from bmdp.data import TransitionBatch
-from bmdp.data.batch import SUFFIXES, load_batches
+from bmdp.checks import require_count, require_from_0, require_rising, require_share
+from bmdp.data import Columns, EncodedPolicy, Encoder, TransitionBatch, load_log
+from bmdp.data.batch import SUFFIXES
+from bmdp.data.encoder import check_handling
+from bmdp.data.formats import is_frame
+from bmdp.data.logs import EncodedLog
+from bmdp.data.minari import local_minari
 from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
-from bmdp.learn.contest import MINUTES, OnProgress, Terms, fit_env, fit_log
+from bmdp.learn.contest import MINUTES, SUPPORT, OnProgress, Terms, fit_env, fit_log
 from bmdp.learn.explore import OnRunRecord
 from bmdp.learn.fitted import Fitted
 from bmdp.learn.natures import cautions, completed
@@ -46,7 +51,7 @@ from bmdp.learn.shelf import Shelf
 from bmdp.randomness import named_generator, stream_key
 from bmdp.storage import AnyPath, Header, arrays_hash, write_text
 
-STEPS, FITTED = "steps", "fitted.json"
+STEPS, FITTED, _ENCODER = "steps", "fitted.json", "encoder"
 _LEAST_EPISODES = 50  # of an environment
 _LONGEST = 1_000  # steps of an episode, where neither the environment nor gamma has an end
 _SHORTEST = 50  # steps of an episode, however slow they are
@@ -64,8 +69,12 @@ def fit(  # noqa: PLR0913
     budget_range: tuple[float, float] | None = None,
     episodes: int | None = None,
     minutes: float | None = None,
+    support: float | None = None,
     workers: int = 1,
     device: str = "auto",
+    columns: Columns | None = None,
+    missing: str = "error",
+    unseen: str = "error",
     out: AnyPath | None = None,
     on_progress: OnProgress = lambda share, text: None,
     command: str = "",
@@ -75,8 +84,9 @@ def fit(  # noqa: PLR0913
     Everything that is not given is inferred, and told: see `Fitted`.
 
     Args:
-        source: a `TransitionBatch`, a data frame, the path of a log or several, or an environment:
-            an id, a short name or a gymnasium `EnvSpec`.
+        source: a `TransitionBatch`, a data frame of pandas or polars, a table of pyarrow, the path
+            of a log, of a folder of Parquet or of a Minari dataset, or its id, or several paths; or
+            an environment: an id, a short name or a gymnasium `EnvSpec`.
         gamma: discount of rewards and costs. It must be given for a log; an environment has its
             own, or 1.
         seed: of all that is random.
@@ -85,8 +95,15 @@ def fit(  # noqa: PLR0913
         episodes: that are played in an environment, in all. If not given, up to 10,000 explore, and
             as many as there is time for practise, choose and measure.
         minutes: that it may take, about; 5 if not given.
+        support: episodes of a log that must have taken an action near a state for it to be played
+            there; 5 if not given, and 0 for every action that the log holds.
         workers: processes that play; any number plays the same episodes.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        columns: what the columns of a log are called, where that is not to be guessed.
+        missing: what to do with states of a log that are missing: "error", or "impute", by the
+            median, with one number more that says so (`bmdp.data.load_log`).
+        unseen: what the policy does at a text that is not in the log: "error", or "other", which is
+            none of those that are.
         out: a new folder, in which the fit is a run: it survives a kill (`bmdp.learn.resume`).
         on_progress: called with the share of the time that is over, from 0 to 1, and with what
             goes on. The share is an estimate, by the pace so far and by `minutes`.
@@ -108,18 +125,18 @@ def fit(  # noqa: PLR0913
     >>> fitted.policy.budget_range[0], fitted.candidates[0].name
     (0.0, 'table')
     """
-    asked = Asked(gamma, seed, budget_range, episodes, minutes, workers, device)
+    of_log: dict[str, Any] = {"columns": columns, "missing": missing, "unseen": unseen}
+    how = (workers, device, support)
+    asked = Asked(gamma, seed, budget_range, episodes, minutes, *how, **of_log)
     if out is not None:
         require_new(Path(out))
-    found = read_source(source)
+    found = read_source(source, asked)
     asked.check(found)
     if out is None:
         return _fit(found, asked, Shelf(None), on_progress)
     name = source if isinstance(source, str) else ""  # which may name a module
-    header, batch = _header(found, asked, command, name), None
-    if not isinstance(found, EnvSpec):
-        batch = found.batch
-    return _go_on(RunFolder.create(out, header), found, asked, on_progress, batch)
+    header = _header(found, asked, command, name)
+    return _go_on(RunFolder.create(out, header), found, asked, on_progress)
 
 
 @dataclass(frozen=True)
@@ -128,6 +145,7 @@ class Log:
 
     batch: TransitionBatch
     files: tuple[str, ...] = ()
+    encoder: Encoder | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,10 @@ class Asked:
     minutes: float | None = None
     workers: int = 1
     device: str = "auto"
+    support: float | None = None
+    columns: Columns | None = None
+    missing: str = "error"
+    unseen: str = "error"
 
     def __post_init__(self) -> None:
         """Checks all that can be checked without a source."""
@@ -154,7 +176,13 @@ class Asked:
             require_count("episodes", self.episodes, _LEAST_EPISODES)
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ConfigError(f"minutes must be above 0 and finite; got {self.minutes}.")
+        if self.support is not None:
+            require_from_0("support", self.support)
         require_count("workers", self.workers, 1)
+        check_handling(self.missing, self.unseen)
+        if not isinstance(self.columns, Columns | None):
+            kind = type(self.columns).__name__
+            raise ConfigError(f"columns must be of type Columns; got {kind}.")
         object.__setattr__(self, "device", checked_device(self.device))
 
     def check(self, source: Log | EnvSpec) -> None:
@@ -164,6 +192,10 @@ class Asked:
             ConfigError: if one is missing, or is of no use.
         """
         if isinstance(source, EnvSpec):
+            if self.support is not None:
+                raise ConfigError("support is for a log; an environment is explored.")
+            if self.columns is not None:
+                raise ConfigError("columns are for a log; an environment has none.")
             return
         if self.gamma is None:
             raise ConfigError(
@@ -176,11 +208,17 @@ class Asked:
     def terms(self, gamma: float) -> Terms:
         """The settings of a contest."""
         minutes = MINUTES if self.minutes is None else float(self.minutes)
-        return Terms(gamma, self.seed, self.budget_range, minutes, self.workers, self.device)
+        support = SUPPORT if self.support is None else float(self.support)
+        how = (self.workers, self.device, support)
+        return Terms(gamma, self.seed, self.budget_range, minutes, *how)
 
 
-def read_source(source: Any) -> Log | EnvSpec:
+def read_source(source: Any, asked: Asked | None = None) -> Log | EnvSpec:
     """Returns the transitions of a log, or the specification of an environment.
+
+    Args:
+        source: as for `fit`.
+        asked: how to read a log.
 
     Raises:
         DataError: if it is neither, or the log cannot be read.
@@ -190,18 +228,21 @@ def read_source(source: Any) -> Log | EnvSpec:
     >>> read_source("corridors").id
     'bmdp/Corridors-v0'
     """
+    asked = Asked() if asked is None else asked
     if isinstance(source, TransitionBatch):
+        if asked.columns is not None:
+            raise ConfigError("columns are for files and data frames; a TransitionBatch has its.")
         return Log(source)
     if isinstance(source, EnvSpec):
         return find_spec(source)
     if isinstance(source, str) and not _is_path(source):
         return _named(source)
     if isinstance(source, str | os.PathLike):
-        return _logged([source])
+        return _logged(source, [source], asked)
     if isinstance(source, Sequence) and source and all(_is_pathlike(one) for one in source):
-        return _logged(source)
-    if hasattr(source, "columns"):
-        return Log(TransitionBatch.from_pandas(source))
+        return _logged(source if len(source) > 1 else source[0], source, asked)
+    if is_frame(source):
+        return _logged(source, (), asked)
     if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
         raise ConfigError(
             "an environment is given by its id, or by its EnvSpec, since many of it are made; got "
@@ -213,8 +254,8 @@ def read_source(source: Any) -> Log | EnvSpec:
     )
 
 
-def _named(name: str) -> EnvSpec:
-    """The environment of a name.
+def _named(name: str) -> Log | EnvSpec:
+    """The environment of a name, or else the Minari dataset.
 
     Raises:
         ConfigError: if there is none, with the nearest name.
@@ -222,22 +263,24 @@ def _named(name: str) -> EnvSpec:
     try:
         return find_spec(name)
     except ConfigError as error:
+        if local_minari(name) is not None:
+            return Log(TransitionBatch.from_minari(name))
         if not Path(name).suffix:
             raise
         raise ConfigError(f"{error} Nor is it a file that exists.") from error
 
 
-def _logged(paths: Sequence[AnyPath]) -> Log:
-    """The log in some files.
+def _logged(source: Any, paths: Sequence[AnyPath], asked: Asked) -> Log:
+    """The log in a data frame or in some files.
 
     Raises:
-        DataError: if one is a folder, or holds no transitions.
+        DataError: if one holds no transitions.
         StoreError: if one does not exist.
     """
-    for path in paths:
-        if os.path.isdir(path):
-            raise DataError(f"{os.fspath(path)} is a folder: give the files in it.")
-    return Log(load_batches(paths), tuple(map(os.path.abspath, paths)))
+    found: EncodedLog = load_log(
+        source, asked.columns, missing=asked.missing, unseen=asked.unseen, seed=asked.seed
+    )
+    return Log(found.batch, tuple(map(os.path.abspath, paths)), found.encoder)
 
 
 def _is_pathlike(value: Any) -> bool:
@@ -246,7 +289,7 @@ def _is_pathlike(value: Any) -> bool:
 
 def _is_path(text: str) -> bool:
     """Whether a text names a file or a folder rather than an environment."""
-    return Path(text).suffix.lower() in SUFFIXES or Path(text).exists()
+    return text.lower().endswith(SUFFIXES) or Path(text).exists()
 
 
 def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
@@ -264,7 +307,19 @@ def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgr
         whole = completed(source.batch)
         notes = cautions(source.batch, whole, asked.gamma)
         fitted = fit_log(whole, terms, shelf, tell)
+        if source.encoder is not None:
+            fitted = _encoded(fitted, source.encoder)
+            notes = (*notes, *source.encoder.notes)
     return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))))
+
+
+def _encoded(fitted: Fitted, encoder: Encoder) -> Fitted:
+    """The same fit, with policies that take states as they are in the log."""
+    candidates = tuple(
+        one if one.policy is None else replace(one, policy=EncodedPolicy(one.policy, encoder))
+        for one in fitted.candidates
+    )
+    return replace(fitted, policy=EncodedPolicy(fitted.policy, encoder), candidates=candidates)
 
 
 def by_time(
@@ -350,6 +405,9 @@ def _step_seconds(spec: EnvSpec, seconds: float, shelf: Shelf) -> float:
                     slots.reset(range(n_slots))
                     going = np.ones(n_slots, np.bool_)
                 actions = rng.integers(slots.action_space.n, size=n_slots)
+                if slots.available is not None:
+                    chances = rng.random(slots.available.shape)
+                    actions = np.where(slots.available, chances, -1.0).argmax(axis=1)
                 going = going & ~slots.step(actions, going).ended
                 n_steps += 1
                 begin = begin if n_steps else shelf.seconds
@@ -404,6 +462,7 @@ def _most_steps(gamma: float) -> int:
 def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Header:
     """Content of spec.json."""
     told: dict[str, Any]
+    of_log: dict[str, Any] = {}
     if isinstance(source, EnvSpec):
         _require_registered(source)
         told = {
@@ -419,6 +478,11 @@ def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Hea
             ) from error
     else:
         sha256 = arrays_hash(source.batch.to_arrays())
+        of_log = {
+            "columns": asked.columns and asked.columns.as_dict(),
+            "missing": asked.missing,
+            "unseen": asked.unseen,
+        }
         told = {"files": list(source.files), "transitions": len(source.batch), "sha256": sha256}
     return {
         "kind": "fit",
@@ -430,6 +494,8 @@ def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Hea
             "budget_range": asked.budget_range and list(asked.budget_range),
             "episodes": asked.episodes,
             "minutes": asked.minutes,
+            "support": asked.support,
+            **of_log,
         },
         "seed": int(asked.seed),
         "device": asked.device,
@@ -459,24 +525,30 @@ def _go_on(
     source: Log | EnvSpec | None,
     asked: Asked,
     on_progress: OnProgress,
-    batch: TransitionBatch | None,
 ) -> Fitted:
     """Does what is still to do in the folder of a run."""
     shelf = Shelf(run.path / STEPS)
     with run.locked(), threads(int(run.header["threads"])):
-        if source is None or batch is not None:
-            kept = shelf.batch("log", lambda: _given(batch, run.path))
-            source = Log(kept)
+        if not isinstance(source, EnvSpec):
+            source = _kept(source, run.path, shelf)
         fitted = _fit(source, asked, shelf, on_progress)
         write_text(run.path / FITTED, json.dumps(fitted.as_dict(), indent=1))
         run.finish(fitted.policy)
     return fitted
 
 
-def _given(batch: TransitionBatch | None, path: Path) -> TransitionBatch:
-    if batch is None:
+def _kept(given: Log | None, path: Path, shelf: Shelf) -> Log:
+    """The log of a run; its encoder is kept first, so that a log that is kept has one."""
+    encoder = None if given is None else given.encoder
+    if encoder is not None or (path / STEPS / _ENCODER).is_dir():
+        encoder = shelf.value(_ENCODER, lambda: encoder)
+    return Log(shelf.batch("log", lambda: _given(given, path)), (), encoder)
+
+
+def _given(log: Log | None, path: Path) -> TransitionBatch:
+    if log is None:
         raise StoreError(f"{path} does not hold the log that the run began with: begin anew.")
-    return batch
+    return log.batch
 
 
 def resume(
@@ -536,15 +608,19 @@ def resume_fit(
             given["minutes"],
             workers,
             device or header["device"],
+            given.get("support"),
+            Columns.from_dict(given["columns"]) if given.get("columns") else None,
+            given.get("missing", "error"),
+            given.get("unseen", "error"),
         )
         source = None
         if "env" in told:
             source = find_spec(told["env"])
             limit = told.get("max_episode_steps", source.max_episode_steps)
             source = replace(source, kwargs=told["settings"], max_episode_steps=limit)
-    except (KeyError, TypeError, ConfigError) as error:
+    except (KeyError, TypeError, ConfigError, DataError) as error:
         raise StoreError(f"{run.path} does not make sense: {error}.") from error
-    return _go_on(run, source, asked, on_progress, None)
+    return _go_on(run, source, asked, on_progress)
 
 
 def seconds_before(run: RunFolder) -> float:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import BoolArray, FloatArray, rows_at
 from bmdp.data import TransitionBatch
 from bmdp.learn.fit import Iterations, Record
 from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ
@@ -83,14 +83,16 @@ class Lesson:
     gamma: float
     seed: int
     device: str = "auto"
+    support: float = 0.0  # episodes that make an action known
 
     def generator(self, name: str) -> np.random.Generator:
         """Random numbers for a purpose."""
         return named_generator(self.seed, name)
 
-    def starts(self) -> NDArray[Any]:
-        """First states of some episodes."""
-        return self.batch.state[self.batch.starts()][:_N_STARTS]
+    def starts(self) -> tuple[NDArray[Any], BoolArray | None]:
+        """First states of some episodes, and the actions that are available there, if not all."""
+        rows = self.batch.starts()[:_N_STARTS]
+        return self.batch.state[rows], rows_at(self.batch.available, rows)
 
 
 def recipes(
@@ -160,6 +162,7 @@ def learned(
         "schedule": nature.schedule,
         "ensemble": recipe.ensemble,
         "caution": recipe.caution,
+        "support": lesson.support,
     }
     fit: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device}
     records: list[Record] = []
@@ -208,16 +211,28 @@ def placed_prices(lesson: Lesson, n: int = N_MEMBERS, seconds: float = np.inf) -
     return np.append(_SAFE * prices[0], prices)
 
 
+def with_highest(prices: FloatArray, lesson: Lesson) -> FloatArray:
+    """Returns prices, and above them one at which nothing but cost matters, and one between.
+
+    A quick look may be wrong by far about what is worth saving.
+    """
+    highest = first_prices(lesson.batch, lesson.gamma, _N_FIRST)[0]
+    if highest <= _SAFE * prices[0]:
+        return prices
+    return np.concatenate(([highest, np.sqrt(highest * prices[0])], prices))
+
+
 def promised(dial: Dial, lesson: Lesson) -> FloatArray:
     """Costs and rewards `[M, 2]` that members promise themselves at the first states."""
-    states = lesson.nature.shown_states(lesson.starts(), 0)
+    first, masks = lesson.starts()
+    states = lesson.nature.shown_states(first, 0)
     now = dial.policy.at_step(0)
     if isinstance(now, PriceDial):
-        points = now.points(states)
+        points = now.points(states, masks)
         return np.column_stack((points.costs.mean(axis=0), points.rewards.mean(axis=0)))
     found = np.zeros((len(dial.members), 2))
     for member, budget in enumerate(dial.members):
-        mixtures = now.mixtures(states, np.full(len(states), budget))
+        mixtures = now.mixtures(states, np.full(len(states), budget), masks)
         found[member] = mixtures.cost.mean(), mixtures.reward.mean()
     return found
 

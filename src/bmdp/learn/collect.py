@@ -119,6 +119,8 @@ def _transitions(policy: BudgetedPolicy, slots: Slots, part: Part, *, seed: int)
                 "budget": step.budgets,
                 "next_budget": step.decision.next_budget,
             }
+            if step.available is not None and step.next_available is not None:
+                now |= {"available": step.available, "next_available": step.next_available}
             for name, values in now.items():
                 columns.setdefault(name, []).append(values[step.going])
     joined = {name: np.concatenate(parts) for name, parts in columns.items()}

@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from scipy.special import stdtrit
 
-from bmdp.arrays import BoolArray, FloatArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn import evidence
@@ -35,12 +35,13 @@ from bmdp.learn.candidates import (
     learned,
     placed_prices,
     recipes,
+    with_highest,
 )
 from bmdp.learn.evidence import Curve, Judge, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward, Iterations, torch_device
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
-from bmdp.learn.natures import Nature, nature_of, returns, some_episodes
+from bmdp.learn.natures import Nature, extremes_to_go, nature_of, returns, some_episodes
 from bmdp.learn.practice import Practice, practised
 from bmdp.learn.race import Race, Runner
 from bmdp.learn.shelf import Shelf
@@ -52,6 +53,9 @@ from bmdp.policies.prices import MultiplierPolicy
 
 MINUTES = 5.0
 """Time of a fit, unless told otherwise."""
+
+SUPPORT = 5.0
+"""Episodes of a log that make an action known near a state, unless told otherwise."""
 
 N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
@@ -71,6 +75,8 @@ _FOR_PRACTICE, _FOR_LONG = 0.12, 0.2  # shares of the time that practice may tak
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
+_SEEN = 1.0  # episodes that make an action known to an evaluation
+_STRANGE = 0.05  # share of episodes that do what a log does not know, from which on that is noted
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
 _LATEST = 0.35  # share of the time after which no further candidate is begun
 
@@ -88,6 +94,7 @@ class Terms:
     minutes: float
     workers: int
     device: str
+    support: float = SUPPORT  # of a log
 
 
 def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> Fitted:
@@ -107,8 +114,10 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
             f"the log has {n_episodes} episodes: too few to hold some out, so costs and rewards "
             "are what the models themselves expect"
         )
-    lesson = Lesson(learned_from, nature, terms.gamma, terms.seed, terms.device)
-    judge = Judge(judge_of(nature), _FOR_JUDGING * 60 * terms.minutes)
+    how = (terms.gamma, terms.seed, terms.device, terms.support)
+    lesson = Lesson(learned_from, nature, *how)
+    worst, fair = extremes_to_go(batch, terms.gamma)
+    judge = Judge(judge_of(nature), _FOR_JUDGING * 60 * terms.minutes, _SEEN)
     parts = {"held-out": _within(held_out, lesson), "all": _within(batch, lesson)}
     found: dict[str, Curve] = {}
 
@@ -127,16 +136,27 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     work.tell(0.8, "setting the dial")
     cheap = work.cheaper(tried, best.curve)
     policy = work.handed_over(best, best.curve, nature, cheap)
-    told, held = best.curve, found[f"candidates/{best.dial.recipe.name}/held-out"]
-    repeats = work.repeats(best, parts["held-out"], lesson, judge)
+    told, rows = best.curve, parts["held-out"]
+
+    def tells(one: _Tried) -> _Told:
+        held = found[f"candidates/{one.dial.recipe.name}/held-out"]
+        strange = work.strange(one, rows, lesson, judge)
+        ends = {"worst": held, "best": held}
+        if strange.any():
+            ends = {
+                name: work.supposed(one, rows, lesson, replace(judge, outside=outside), name)
+                for name, outside in (("worst", worst), ("best", fair))
+            }
+        repeats = work.repeats(one, rows, lesson, judge)
+        return _Told(held, ends["worst"], ends["best"], repeats, strange)
+
+    says = tells(best)
     if cheap is not None:
         first = np.array([cheap.curve.first()])
         told = cheap.curve.take(first).joined(told)
-        held = found[f"candidates/{cheap.dial.recipe.name}/held-out"].take(first).joined(held)
-        others = work.repeats(cheap, parts["held-out"], lesson, judge)
-        repeats = np.append(others[:, first], repeats, axis=1)
-    forecast = _of_log(policy, told, held, repeats, len(held_out.starts()))
-    work.check_log(best, forecast, lesson, batch)
+        says = tells(cheap).take(first).joined(says)
+    forecast, strange = _of_log(policy, told, says, len(held_out.starts()))
+    work.check_log(forecast, strange, batch)
     return work.fitted(policy, forecast, tried, best.curve, nature, (len(batch), n_episodes))
 
 
@@ -285,7 +305,8 @@ class _Work:
         seconds = _FOR_PRICES * 60 * self.terms.minutes
         lesson = replace(lesson, batch=_within(lesson.batch, lesson))
         prices = self.shelf.numbers(
-            "prices", lambda: {"found": placed_prices(lesson, seconds=seconds)}
+            "prices",
+            lambda: {"found": with_highest(placed_prices(lesson, seconds=seconds), lesson)},
         )["found"]
         nature, n_numbers = lesson.nature, lesson.batch.state_size
         practises = practice is not None and practice.rows(lesson.batch) is not None
@@ -378,6 +399,22 @@ class _Work:
         found = Dial(recipe, policy, members, float(told["seconds"]), has_settled=True)
         return _Tried(found, judged(found), np.nan)
 
+    def strange(
+        self, one: _Tried, rows: TransitionBatch, lesson: Lesson, judge: Judge
+    ) -> FloatArray:
+        """Shares of episodes in which members do what a log does not know, which are kept."""
+        make = partial(evidence.outside_share, one.dial, rows, lesson, judge)
+        name = f"candidates/{one.dial.recipe.name}/strange"
+        found: FloatArray = self.shelf.numbers(name, lambda: {"found": make()})["found"]
+        return found
+
+    def supposed(
+        self, one: _Tried, rows: TransitionBatch, lesson: Lesson, judge: Judge, name: str
+    ) -> Curve:
+        """The curve of a candidate if what is not known turns out in some way, which is kept."""
+        make = partial(evidence.evaluated_curve, one.dial, rows, lesson, judge)
+        return self.curve(f"candidates/{one.dial.recipe.name}/{name}", make)
+
     def repeats(
         self, one: _Tried, rows: TransitionBatch, lesson: Lesson, judge: Judge
     ) -> FloatArray:
@@ -442,18 +479,16 @@ class _Work:
         half = stdtrit(np.maximum(n_free, 1), 0.975)
         return _forecast(budgets, curve, half, int(curve.counts.sum()), is_played=True)
 
-    def check_log(
-        self, best: _Tried, forecast: Forecast, lesson: Lesson, batch: TransitionBatch
-    ) -> None:
+    def check_log(self, forecast: Forecast, strange: FloatArray, batch: TransitionBatch) -> None:
         """Notes what the evidence says against the dial."""
         self._check_data(batch)
         self._check_forecast(forecast)
-        member = len(best.dial.members) - 1
-        share = evidence.foreign_share(best.dial, batch, lesson, member)
-        if share > 0.05:
+        worst = int(np.argmax(strange))
+        if strange[worst] > _STRANGE:
             self.note(
-                f"at {share:.0%} of the states the policy takes, at its largest budget, an action "
-                "that none of the 50 nearest rows of the log took: what follows there is not known"
+                f"at budget {forecast.budgets[worst]:.4g}, {strange[worst]:.0%} of the episodes "
+                "come to a decision that no episode of the log took near there: what follows is "
+                "not known, and intervals allow for the worst and the best that was seen"
             )
 
     def check_played(self, forecast: Forecast, batch: TransitionBatch) -> None:
@@ -560,19 +595,59 @@ def _candidates(tried: Sequence[_Tried], nature: Nature) -> Iterator[Candidate]:
         )
 
 
-def _of_log(
-    policy: Any, told: Curve, found: Curve, repeats: FloatArray, n_episodes: int
-) -> Forecast:
-    """Forecast of a policy that was set by one curve, by another one and its repeats."""
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """Members of a dial by held-out episodes of a log."""
+
+    held: Curve  # what is not known being what models make of it
+    worst: Curve  # and being taken for the worst that was seen
+    best: Curve  # and for the best
+    repeats: FloatArray  # [K, M, 2], costs and rewards with groups of episodes left out
+    strange: FloatArray  # [M], shares of episodes that do what is not known
+
+    def take(self, members: IntArray) -> _Told:
+        """Returns some of the members."""
+        held, worst, best = (one.take(members) for one in (self.held, self.worst, self.best))
+        return _Told(held, worst, best, self.repeats[:, members], self.strange[members])
+
+    def joined(self, other: _Told) -> _Told:
+        """Returns these members, and then those of another one."""
+        return _Told(
+            self.held.joined(other.held),
+            self.worst.joined(other.worst),
+            self.best.joined(other.best),
+            np.append(self.repeats, other.repeats, axis=1),
+            np.append(self.strange, other.strange),
+        )
+
+
+def _of_log(policy: Any, told: Curve, says: _Told, n_episodes: int) -> tuple[Forecast, FloatArray]:
+    """Forecast of a policy that was set by a curve, and shares of what is not known `[B]`.
+
+    Intervals are wider by what becomes of it if what the log does not know is the worst, and the
+    best, that was seen.
+    """
     low, high = policy.budget_range
     budgets = np.linspace(low, high, N_FORECAST)
     shares = evidence.shares_at(told, np.minimum(budgets, told.rising()[-1]))
-    errors = evidence.jackknife_error(shares @ repeats)  # [B, 2]
+    errors = evidence.jackknife_error(shares @ says.repeats)  # [B, 2]
     cost_error, reward_error = errors.T
-    none = np.zeros(N_FORECAST)
-    curve = Curve(shares @ found.cost, shares @ found.reward, cost_error, reward_error, none)
-    half = np.full(N_FORECAST, stdtrit(len(repeats) - 1, 0.975))
-    return _forecast(budgets, curve, half, n_episodes, is_played=False)
+    none, held = np.zeros(N_FORECAST), says.held
+    curve = Curve(shares @ held.cost, shares @ held.reward, cost_error, reward_error, none)
+    half = np.full(N_FORECAST, stdtrit(len(says.repeats) - 1, 0.975))
+    found = _forecast(budgets, curve, half, n_episodes, is_played=False)
+
+    def beyond(more: FloatArray) -> FloatArray:
+        return np.maximum(shares @ more, 0.0)
+
+    found = replace(
+        found,
+        cost_low=found.cost_low - beyond(held.cost - says.best.cost),
+        cost_high=found.cost_high + beyond(says.worst.cost - held.cost),
+        reward_low=found.reward_low - beyond(held.reward - says.worst.reward),
+        reward_high=found.reward_high + beyond(says.best.reward - held.reward),
+    )
+    return found, shares @ says.strange
 
 
 def _forecast(

@@ -27,17 +27,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray, IntArray, freeze_columns, real_array
+from bmdp.arrays import BoolArray, FloatArray, IntArray, freeze_columns, real_array, rows_at
 from bmdp.checks import require_count, require_share
 from bmdp.data import TransitionBatch
+from bmdp.data.encoder import without_encoder
 from bmdp.errors import BudgetError, ConfigError, DataError, PolicyError
 from bmdp.learn.fit import Backward, Ensemble, Fit, Heads, Iterations, Schedule, fit_q, told_by_step
 from bmdp.learn.learners import BFTQConfig, Learner
-from bmdp.learn.next_values import as_it_is, expected, places_of, policy_values
+from bmdp.learn.next_values import as_it_is, beyond, expected, places_of, policy_values
 from bmdp.models.kernel import KernelModel
 from bmdp.models.networks import EncoderNet, FrontierNet
 from bmdp.models.regressor import Regressor
-from bmdp.policies.policy import SteppedPolicy, admitted_budgets
+from bmdp.policies.policy import Options, SteppedPolicy, admitted_budgets
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.randomness import named_generator
@@ -120,6 +121,7 @@ def fitted_evaluation(  # noqa: PLR0913
     >>> found.reward.tolist(), found.cost.tolist()  # the risk costs 1, and not 0.5
     ([5.0], [0.5])
     """
+    policy = without_encoder(policy)
     if not hasattr(policy, "at_step"):
         raise PolicyError(
             "fitted_evaluation needs a policy with a one-step form at each step; "
@@ -133,24 +135,33 @@ def fitted_evaluation(  # noqa: PLR0913
     asked = admitted_budgets(asked, len(asked), policy.budget_range)
     if len(asked) == 0:
         raise BudgetError("budgets must hold at least one; got none.")
-    starts, (low, high) = first_rows(batch), policy.budget_range
-    grid = np.linspace(low, high if high > low else low + 1, n_budgets)
-    terms = Terms(SMOOTH if model is None else model, grid, discounts, seed, device, schedule)
+    starts = first_rows(batch)
+    terms = Terms(model, grid_of(policy, n_budgets), discounts, seed, device, schedule)
     evaluated = evaluate_policy(policy, batch, terms)
-    found = evaluated.worth(batch.state[starts], np.minimum(asked, high)).mean(axis=0)
+    within = np.minimum(asked, policy.budget_range[1])
+    masks = rows_at(batch.available, starts)
+    found = evaluated.worth(batch.state[starts], within, masks).mean(axis=0)
     return Prediction(asked, found[:, 0], found[:, 1], len(starts), len(batch))
+
+
+def grid_of(policy: SteppedPolicy, n_budgets: int) -> FloatArray:
+    """An even grid of budgets over the range of a policy."""
+    low, high = policy.budget_range
+    return np.linspace(low, high if high > low else low + 1, n_budgets)
 
 
 class Terms(NamedTuple):
     """Settings of a fitted evaluation."""
 
-    model: Regressor
+    model: Regressor | None  # a kernel, if not given
     heads: FloatArray  # [H], budgets of the grid, or numbers of prices
     discounts: tuple[float, float]  # of rewards and of costs
     seed: int
     device: str
     schedule: Schedule | None
     seconds: float = np.inf  # after which iterations end, whether values have settled or not
+    support: float = 0.0  # episodes that make an action known
+    outside: tuple[float, float] | None = None  # reward and cost of what is not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +169,39 @@ class Evaluated:
     """The values of a policy, as a model has learned them."""
 
     policy: SteppedPolicy
-    heads: FloatArray
+    terms: Terms
     fit: Fit
 
-    def worth(self, states: NDArray[Any], budgets: FloatArray) -> FloatArray:
+    def worth(
+        self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
+    ) -> FloatArray:
         """Rewards and costs `[N, M, 2]` of the policy from first states at budgets `[M]`."""
-        fit = self.fit
-        values = fit.q.read(fit.embedded(states), 0)[0].cpu().numpy()
-        options = self.policy.at_step(0).options_at(states, budgets)
-        found = expected(values, places_of(options, self.heads, fit.batch.n_actions))
+        masks = () if available is None else (available,)
+        options = self.policy.at_step(0).options_at(states, budgets, *masks)
+        return self._worth(states, 0, options, available)
+
+    def at(
+        self,
+        states: NDArray[Any],
+        step: int,
+        options: Options,
+        available: BoolArray | None = None,
+    ) -> FloatArray:
+        """Expected rewards and costs `[N, 2]` of options at states that are met at a step."""
+        action, next_budget, probability = options  # of one budget each
+        one = Options(action[:, None], next_budget[:, None], probability[:, None])
+        return self._worth(states, step, one, available)[:, 0]
+
+    def _worth(
+        self, states: NDArray[Any], step: int, options: Options, available: BoolArray | None
+    ) -> FloatArray:
+        fit, terms = self.fit, self.terms
+        embedded = fit.embedded(states)
+        values = fit.q.read(embedded, min(step, fit.n_steps - 1))[0]
+        known = fit.known(states, embedded, available)
+        values = beyond(values, known, terms.outside, fit.units)
+        places = places_of(options, terms.heads, fit.batch.n_actions)
+        found = expected(values.cpu().numpy(), places)
         worth: FloatArray = np.moveaxis(found, 1, 2) * np.array(fit.units)
         return worth
 
@@ -183,8 +218,8 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
     begin = time.perf_counter()
     iterations = fit_q(
         batch,
-        terms.model,
-        policy_values(policy, terms.heads, batch.n_actions, shown),
+        SMOOTH if terms.model is None else terms.model,
+        policy_values(policy, terms.heads, batch.n_actions, shown, terms.outside),
         heads=Heads(terms.heads, False),
         gammas=terms.discounts,
         schedule=schedule,
@@ -192,10 +227,11 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
         seed=terms.seed,
         device=terms.device,
         bounded=True,
+        support=terms.support,
         until=lambda: time.perf_counter() - begin > terms.seconds,
     )
     *_, last = iterations
-    return Evaluated(policy, terms.heads, last.fit)
+    return Evaluated(policy, terms, last.fit)
 
 
 class _Clock:
@@ -317,14 +353,14 @@ class HeldOut:
         begin = time.perf_counter()
         budgets = np.linspace(*self.learner.budget_range, N_PREDICTED)
         starts = first_rows(self.batch)
-        states = self.batch.state[starts]
+        states, masks = self.batch.state[starts], rows_at(self.batch.available, starts)
         if isinstance(policy, Portfolio | MultiplierPolicy):
-            reward, cost = self._of_prices(policy, states, budgets)
+            reward, cost = self._of_prices(policy, states, masks, budgets)
         else:
             low, high = policy.budget_range
             heads = np.linspace(low, high, self._n_budgets)
             evaluated = evaluate_policy(policy, self.batch, self._terms(heads))
-            reward, cost = evaluated.worth(states, budgets).mean(axis=0).T
+            reward, cost = evaluated.worth(states, budgets, masks).mean(axis=0).T
         return PredictionRecord(
             round=number,
             budgets=tuple(budgets.tolist()),
@@ -336,7 +372,11 @@ class HeldOut:
         )
 
     def _of_prices(
-        self, policy: Portfolio | MultiplierPolicy, states: NDArray[Any], budgets: FloatArray
+        self,
+        policy: Portfolio | MultiplierPolicy,
+        states: NDArray[Any],
+        available: BoolArray | None,
+        budgets: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Mean rewards and costs of a policy that chooses a price at the start and keeps it.
 
@@ -347,8 +387,8 @@ class HeldOut:
         assert isinstance(dial, PriceDial)
         numbers = np.arange(len(dial.prices), dtype=np.float64)
         evaluated = evaluate_policy(dial, self.batch, self._terms(numbers))
-        worth = evaluated.worth(states, numbers)  # [N, prices, 2]
-        points, rows = dial.at_step(0).points(states), np.arange(len(states))
+        worth = evaluated.worth(states, numbers, available)  # [N, prices, 2]
+        points, rows = dial.at_step(0).points(states, available), np.arange(len(states))
         means = []
         for budget in budgets:
             held = np.full(len(states), budget)

@@ -21,16 +21,15 @@ from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from numpy.typing import NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.data import TransitionBatch
 from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
 from bmdp.learn.natures import Nature
-from bmdp.models.regressor import Regressor, Scaling
+from bmdp.models.regressor import Regressor
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 
@@ -45,7 +44,6 @@ _ALIKE = 0.15  # share of the range of members over which a model errs alike
 _OWN = 0.1  # share of its error that is of a member alone
 _TIMES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # that a model may be off by more than was thought
 _SAME = 1e-3  # share of the largest value by which the same may differ
-_NEAREST, _N_ASKED = 50, 2_000  # rows near a state, and states at which a policy is asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +187,12 @@ def chosen(curves: Sequence[Curve], among: BoolArray | None = None) -> int:
 
 @dataclass(frozen=True)
 class Judge:
-    """The regressor of evaluations, and the seconds that each may take."""
+    """The regressor of evaluations, seconds of each, and what becomes of what is not known."""
 
     model: Regressor
     seconds: float = np.inf
+    support: float = 0.0  # episodes that make an action known
+    outside: tuple[float, float] | None = None  # reward and cost of what is not known
 
 
 def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> Curve:
@@ -248,14 +248,31 @@ def jackknife_error(repeats: FloatArray) -> FloatArray:
     return error
 
 
+def outside_share(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> FloatArray:
+    """Returns the shares of episodes `[M]` in which members do what a log does not know.
+
+    It is told by the log itself: the chance to get to such a decision, discounted as costs are.
+    """
+    columns: dict[str, Any] = dict(batch.to_arrays())
+    nothing = np.zeros(len(batch))
+    columns |= {"reward": nothing, "cost": nothing, "n_actions": batch.n_actions}
+    found = _evaluated(dial, TransitionBatch(**columns), lesson, replace(judge, outside=(1.0, 1.0)))
+    share: FloatArray = np.clip(found[:, 0], 0.0, 1.0)
+    return share
+
+
 def _evaluated(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> FloatArray:
     """Costs and rewards of the members, `[M, 2]`."""
     nature = lesson.nature
     shown = nature.shown(batch)
     discounts, how = (lesson.gamma, lesson.gamma), (lesson.seed, lesson.device, nature.schedule)
-    terms = Terms(judge.model, dial.members, discounts, *how, judge.seconds)
+    terms = Terms(
+        judge.model, dial.members, discounts, *how, judge.seconds, judge.support, judge.outside
+    )
     evaluated = evaluate_policy(dial.policy, shown, terms)
-    worth = evaluated.worth(shown.state[shown.starts()], dial.members).mean(axis=0)  # [M, 2]
+    starts = shown.starts()
+    states, masks = shown.state[starts], rows_at(shown.available, starts)
+    worth = evaluated.worth(states, dial.members, masks).mean(axis=0)  # [M, 2]
     found: FloatArray = worth[:, ::-1].astype(np.float64)
     return found
 
@@ -424,41 +441,3 @@ def shares_at(curve: Curve, budgets: FloatArray) -> FloatArray:
     np.add.at(found, (rows, lower), 1 - np.clip(share, 0, 1))
     np.add.at(found, (rows, upper), np.clip(share, 0, 1))
     return found
-
-
-def foreign_share(dial: Dial, batch: TransitionBatch, lesson: Lesson, member: int) -> float:
-    """Returns the share of states at which a member does what none of the nearest rows did.
-
-    Nearest are rows of the same kind of state: fifty of them, by the distance of scaled numbers.
-    """
-    from sklearn.neighbors import NearestNeighbors  # takes long to import
-
-    rng = lesson.generator("auto/support")
-    rows = rng.permutation(len(batch))[:_N_ASKED]
-    states = batch.state[rows]
-    by = Scaling.of(np.asarray(batch.state, np.float64))
-    scaled = (batch.state - by.centre) / by.scale
-    near = NearestNeighbors(n_neighbors=min(_NEAREST, len(batch))).fit(scaled)
-    found = near.kneighbors(scaled[rows], return_distance=False)
-    actions = _actions(dial, lesson, states, batch, rows, member)
-    return float((batch.action[found] != actions[:, None]).all(axis=1).mean())
-
-
-def _actions(
-    dial: Dial,
-    lesson: Lesson,
-    states: NDArray[Any],
-    batch: TransitionBatch,
-    rows: IntArray,
-    member: int,
-) -> IntArray:
-    """Actions of a member at rows of a batch."""
-    policy = played(dial, lesson.nature)
-    steps = np.zeros(len(rows), np.int64) if batch.step is None else batch.step[rows]
-    actions = np.zeros(len(rows), np.int64)
-    for step in np.unique(np.minimum(steps, getattr(policy, "n_steps", 1) - 1)):
-        own = np.minimum(steps, getattr(policy, "n_steps", 1) - 1) == step
-        budgets = np.full(own.sum(), dial.members[member])
-        draws = np.full((own.sum(), policy.at_step(int(step)).n_draws), 0.5)
-        actions[own] = policy.at_step(int(step)).decide_from(states[own], budgets, draws).action
-    return actions

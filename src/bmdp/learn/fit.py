@@ -33,7 +33,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray, narrowed, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
 from bmdp.errors import DataError
@@ -49,6 +49,8 @@ from bmdp.models.regressor import (
     combined,
     cover,
 )
+from bmdp.models.support import Support
+from bmdp.models.table import TableModel
 from bmdp.randomness import named_generator
 
 _CHUNK = 16_384  # next states that are valued at a time
@@ -155,6 +157,7 @@ class Source(NamedTuple):
     sample: Tensor  # [E, m, 2, A, H], values at some of them
     known: Tensor  # [m, A], actions that may be played there
     units: tuple[float, float]  # of rewards and of costs
+    available: BoolArray | None = None  # [n, A], actions that there are at the states, if not all
 
 
 class Worth(Protocol):
@@ -288,6 +291,7 @@ def fit_q(  # noqa: PLR0913
     seed: int,
     device: str = "auto",
     bounded: bool = False,
+    support: float = 0.0,
     keeper: Keeper | None = None,
     until: Callable[[], bool] | None = None,
 ) -> Iterator[Iteration]:
@@ -304,6 +308,8 @@ def fit_q(  # noqa: PLR0913
         seed: of all that is random.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         bounded: whether no value is believed beyond its targets.
+        support: episodes that make an action known at a state (`bmdp.models.support`); others are
+            not played. At 0 all actions are known that a regressor knows.
         keeper: of what is needed to go on after a kill.
         until: a deadline, asked after every iteration: where it is true, that was the last one, and
             values have not settled. Steps are all fitted, whatever it says: without its first steps
@@ -312,7 +318,16 @@ def fit_q(  # noqa: PLR0913
     Paper: Algorithm 2.
     """
     fit = Fit(
-        batch, regressor, heads, gammas, schedule, ensemble, seed, torch_device(device), bounded
+        batch,
+        regressor,
+        heads,
+        gammas,
+        schedule,
+        ensemble,
+        seed,
+        torch_device(device),
+        bounded,
+        support,
     )
     q, n_all = fit.q, fit.n_iterations
     n_done, change = 0, None
@@ -360,7 +375,7 @@ def fit_q(  # noqa: PLR0913
             seconds_regression=regression,
             seconds=time.perf_counter() - begin,
             is_last=is_last,
-            has_settled=(fit.n_steps > 1 or is_fitted or has_settled) if is_last else None,
+            has_settled=(not fit.is_iterated or is_fitted or has_settled) if is_last else None,
         )
         yield Iteration(record, fit)
         if keeper is not None:  # after it was told of: an iteration that is kept has its record
@@ -383,6 +398,7 @@ class Rows:
     members: BoolArray  # [E, N]
     budgets: FloatArray | None = None  # [N], held in the log
     weights: FloatArray | None = None  # [N]
+    next_available: BoolArray | None = None  # [N, A], actions at next states, if not all
 
     def merged(self, columns: IntArray) -> Rows:
         """Returns the same with equal rows as one, where that halves their number.
@@ -393,6 +409,7 @@ class Rows:
         going = ~self.terminal
         flags = self.terminal if self.is_last is None else self.terminal + 2 * self.is_last
         following = [np.where(going, self.next_states[:, c], 0) for c in columns]
+        following += _columns(self.next_available)
         keys = (self.actions, flags, *self.members, *self.states.T, *following)
         found = equal_rows(keys)
         if found is None:
@@ -412,6 +429,7 @@ class Rows:
             is_last=None if self.is_last is None else self.is_last[first],
             members=self.members[:, first],
             weights=None if (weights == 1).all() else weights,
+            next_available=rows_at(self.next_available, first),
         )
 
     def outcomes(self, columns: IntArray) -> FloatArray:
@@ -430,6 +448,13 @@ class Rows:
         return np.column_stack((self.rewards, self.costs, is_end, change))
 
 
+class Look(NamedTuple):
+    """Some states, as the regressor reads them."""
+
+    embedded: Tensor
+    known: Tensor  # [n, A], actions that may be played there
+
+
 class SetRows(NamedTuple):
     """A set of rows, with all that every iteration needs of it."""
 
@@ -445,6 +470,7 @@ class NextStates(NamedTuple):
     embedded: Tensor  # as the regressor reads them
     known: Tensor  # [n, A], actions that may be played there
     which: Tensor | None  # [m], which of them follows each row; None if each has its own
+    available: BoolArray | None = None  # [n, A], actions that there are, if not all
 
 
 class Fit:
@@ -461,6 +487,7 @@ class Fit:
         seed: int,
         device: torch.device,
         bounded: bool,
+        support: float,
     ) -> None:
         """Makes models that know nothing."""
         self.batch, self.schedule, self.ensemble, self.device = batch, schedule, ensemble, device
@@ -472,6 +499,7 @@ class Fit:
         every = np.arange(batch.state_size)
         self.columns: IntArray = every if told is None else every[~told]
         self.taken: BoolArray = np.bincount(batch.action, minlength=batch.n_actions) > 0
+        self.support = None if support == 0 else self._supported(support, regressor, seed)
         is_last: BoolArray | None = None
         if isinstance(schedule, Backward):
             is_last = np.asarray(batch.step) == self.n_steps - 1
@@ -485,6 +513,7 @@ class Fit:
             is_last=is_last,
             members=_members(batch, ensemble, seed),
             budgets=None if batch.budget is None else batch.budget / head_unit,
+            next_available=batch.next_available,
         )
         sizes = Sizes(
             n_members=len(rows.members),
@@ -517,9 +546,16 @@ class Fit:
         self._next: dict[str, NextStates] = {}
         starts = batch.starts()
         starts = starts if len(starts) else np.arange(len(batch))
-        self.starts = self.embedded(batch.state[starts[:_N_STARTS]])
-        self._sample = self.embedded(batch.state[:: max(1, len(batch) // _N_SAMPLE)])
+        starts, some = starts[:_N_STARTS], slice(None, None, max(1, len(batch) // _N_SAMPLE))
+        self.starts, self._sample = (
+            self._look(batch.state[rows], rows_at(batch.available, rows)) for rows in (starts, some)
+        )
         self.stop_loss = schedule.stop_loss if isinstance(schedule, Iterations) else 0.0
+
+    @property
+    def is_iterated(self) -> bool:
+        """Whether values have to settle; steps are each fitted once."""
+        return isinstance(self.schedule, Iterations)
 
     @cached_property
     def n_iterations(self) -> int:
@@ -627,34 +663,58 @@ class Fit:
         """The models of a step, and what they say at a sample of states."""
         every = max(1, len(states.states) // _N_SAMPLE)
         sample = self.q.read(states.embedded[::every], step, slice(self.ensemble.n))
-        return Source(step, states.states, sample, states.known[::every], self.units)
+        known = states.known[::every]
+        return Source(step, states.states, sample, known, self.units, states.available)
 
     def _next_states(self, own: SetRows, *, one_each: bool) -> NextStates:
         name, positions = own.rows
         if name not in self._next:
-            states, which = self._rows.next_states[positions[own.going.cpu().numpy()]], None
+            going = positions[own.going.cpu().numpy()]
+            states, which = self._rows.next_states[going], None
+            available = rows_at(self._rows.next_available, going)
             # A row that stands for several has one of their clocks.
             seen = states if len(self._rows.actions) == len(self.batch) else states[:, self.columns]
-            found = None if one_each else equal_rows(list(seen.T))
+            found = None if one_each else equal_rows([*seen.T, *_columns(available)])
             if found is not None:
                 states, which = states[found[0]], torch.from_numpy(found[1]).to(self.device)
-            embedded = self.embedded(states)
-            self._next[name] = NextStates(states, embedded, self.known(embedded), which)
+                available = rows_at(available, found[0])
+            look = self._look(states, available)
+            self._next[name] = NextStates(states, *look, which, available)
         return self._next[name]
+
+    def _look(self, states: NDArray[Any], available: BoolArray | None) -> Look:
+        embedded = self.embedded(states)
+        return Look(embedded, self.known(states, embedded, available))
 
     def embedded(self, states: NDArray[Any]) -> Tensor:
         """States `[n, D]` as the regressor reads them, without a clock."""
         seen = np.asarray(states, np.float64)[:, self.columns]
         return self.q.embed(torch.from_numpy(np.ascontiguousarray(seen)).to(self.device))
 
-    def known(self, embedded: Tensor) -> Tensor:
-        """Actions that may be played at embedded states, `[n, A]`: those that the data know."""
-        taken = torch.from_numpy(self.taken).to(self.device).expand(len(embedded), -1)
+    def known(
+        self, states: NDArray[Any], embedded: Tensor, available: BoolArray | None = None
+    ) -> Tensor:
+        """Actions that may be played at states, `[n, A]`: those that the data know.
+
+        Only those that are available, `[n, A]`, may be; if the data know none of them, all of them.
+        """
+        mask = torch.from_numpy(self.taken).to(self.device).expand(len(embedded), -1)
+        if available is not None:
+            mask = narrowed(torch.tensor(available).to(self.device), mask)
         known = self.q.known(embedded)
-        if known is None:
-            return taken
-        known = known & taken
-        return torch.where(known.any(1, keepdim=True), known, taken)
+        if self.support is not None:
+            seen = np.asarray(states, np.float64)[:, self.columns]
+            known = torch.from_numpy(self.support.known(seen, available)).to(self.device)
+        return mask if known is None else narrowed(mask, known)
+
+    def _supported(self, least: float, regressor: Regressor, seed: int) -> Support:
+        """Support of actions by the batch."""
+        batch = self.batch
+        episodes = np.arange(len(batch)) if batch.episode is None else batch.episode
+        states = np.asarray(batch.state, np.float64)[:, self.columns]
+        is_table = isinstance(regressor, TableModel)
+        how: dict[str, Any] = {"least": least, "is_table": is_table, "seed": seed}
+        return Support.of(states, batch.action, episodes, batch.n_actions, **how)
 
     def acting(self, embedded: Tensor, step: int) -> Tensor:
         """Values that the policy acts on at embedded states, `[1, n, 2, A, H]`."""
@@ -664,11 +724,11 @@ class Fit:
 
     def at_states(self, step: int) -> Tensor:
         """Values to act on at a sample of states, `[n, 2, A, H]`, unknown actions barred."""
-        return barred(self.acting_at_sample(step), self.known(self._sample))
+        return barred(self.acting_at_sample(step), self._sample.known)
 
     def acting_at_sample(self, step: int) -> Tensor:
         """The same, as it is."""
-        return self.acting(self._sample, step)[0]
+        return self.acting(self._sample.embedded, step)[0]
 
     def settled(
         self, before: Tensor | None, change: float | None
@@ -697,8 +757,7 @@ class Fit:
 
     def promised(self, next_values: NextValues, step: int) -> dict[str, Any]:
         """Promises of the policy at the first states, on the first and on the last head."""
-        values = self.acting(self.starts, step)
-        known = self.known(self.starts)
+        values, known = self.acting(self.starts.embedded, step), self.starts.known
         value = next_values(Source(step, self.batch.state[:0], values, known, self.units))
         heads = torch.tensor(self.q.sizes.heads, dtype=torch.float32, device=self.device)
         asked = heads[[0, -1]] if len(heads) > 1 else heads
@@ -717,7 +776,7 @@ class Fit:
         model = self.q.select([n] if pooled else list(range(n)))
         caution = 0.0 if pooled else self.ensemble.caution
         shown = np.isin(np.arange(self.batch.state_size), self.columns)
-        return LearnedQ(model, shown, self.taken, *self.units, caution)
+        return LearnedQ(model, shown, self.taken, *self.units, caution, support=self.support)
 
     def _wait(self) -> None:
         """Waits for the GPU, so that seconds are told apart."""
@@ -772,6 +831,11 @@ def _members(batch: TransitionBatch, ensemble: Ensemble, seed: int) -> BoolArray
     if ensemble.pooled and ensemble.n > 1:
         members = np.vstack((members, np.ones_like(members[:1])))
     return members
+
+
+def _columns(mask: BoolArray | None) -> list[BoolArray]:
+    """Columns of a mask, if there is one."""
+    return [] if mask is None else list(mask.T)
 
 
 def _unit(values: FloatArray) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import FloatArray, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError
@@ -60,6 +60,8 @@ class BFTQConfig:
         pooled: whether one more model, fitted to all episodes, acts; if not, their mean does.
         caution: deviations over models by which rewards are lowered and costs raised, in place of
             cross-fitting. Below 0, what is unknown looks good.
+        support: episodes that must have taken an action near a state for it to be played there
+            (`bmdp.models.support`); at 0 every action is that the regressor knows.
         n_budgets: of the grid over the budget range.
         budgets: of a grid that is not even, rising; they take the place of range and number.
         slope_cap: most that a unit of cost is worth at the cheap end of a frontier, in mean slopes
@@ -81,6 +83,7 @@ class BFTQConfig:
     ensemble: int = 3
     pooled: bool = True
     caution: float = 0.0
+    support: float = 0.0
     n_budgets: int = 21
     slope_cap: float = 10.0
     costs_from_zero: bool | None = None
@@ -121,6 +124,7 @@ class FTQConfig:
         ensemble: as there.
         pooled: as there.
         caution: as there.
+        support: as there.
 
     Paper: FTQ(lambda) of Section 5.
 
@@ -137,6 +141,7 @@ class FTQConfig:
     ensemble: int = 3
     pooled: bool = True
     caution: float = 0.0
+    support: float = 0.0
 
     def __post_init__(self) -> None:
         _check(self)
@@ -158,6 +163,7 @@ class LagrangianConfig:
         ensemble: as there.
         pooled: as there.
         caution: as there.
+        support: as there.
         prices: of a unit of cost, in rewards; `inf` looks at costs first. If not given, 0, powers
             of 10 ** 0.5 around the largest reward over the largest cost, and `inf`.
         plays: "carried": a price chosen by what it costs from the state at the start, and kept;
@@ -177,6 +183,7 @@ class LagrangianConfig:
     ensemble: int = 3
     pooled: bool = True
     caution: float = 0.0
+    support: float = 0.0
     prices: tuple[float, ...] = ()
     plays: Literal["carried", "mixture"] = "carried"
 
@@ -315,7 +322,8 @@ class LagrangianFTQ:
 def portfolio_of(dial: PriceDial, batch: TransitionBatch) -> Portfolio:
     """Returns a coin between prices, by what they are thought to cost at the first states."""
     starts = batch.starts()
-    points = dial.at_step(0).points(batch.state[starts if len(starts) else slice(None)][:1000])
+    rows = (starts if len(starts) else np.arange(len(batch)))[:1000]
+    points = dial.at_step(0).points(batch.state[rows], rows_at(batch.available, rows))
     costs, rewards = (
         np.asarray(m.mean(axis=0), np.float64) for m in (points.costs, points.rewards)
     )
@@ -384,6 +392,7 @@ def _fitted(  # noqa: PLR0913
         ensemble=ensemble,
         seed=seed,
         device=device,
+        support=config.support,
         keeper=keeper,
         until=until,
     )
@@ -429,6 +438,7 @@ def _check(config: Any) -> None:
             f"schedule must be Iterations, Backward or None; got {config.schedule!r}."
         )
     require_count("ensemble", config.ensemble, 1)
+    require_from_0("support", config.support)
     if not np.isfinite(config.caution):
         raise ConfigError(f"caution must be finite; got {config.caution}.")
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
+from bmdp.data.checks import MASKS
 from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
 from bmdp.learn.fit import Backward, Iterations, Schedule, equal_rows
 from bmdp.models.regressor import with_clock
@@ -165,6 +167,9 @@ def _telling(columns: dict[str, NDArray[Any]]) -> Iterator[NDArray[Any]]:
     for name in ("step", "truncated", "budget", "next_budget", "probability"):
         if name in columns:
             yield columns[name]
+    for name in MASKS:
+        if name in columns:
+            yield columns[name].sum(axis=1)
 
 
 def _described(columns: dict[str, NDArray[Any]]) -> IntArray:
@@ -277,6 +282,41 @@ def returns(batch: TransitionBatch, gamma: float) -> FloatArray:
     return np.column_stack(
         [np.bincount(which, discount * paid) for paid in (batch.reward, batch.cost)]
     )
+
+
+Ends = tuple[float, float]
+"""Reward and cost."""
+
+
+def extremes_to_go(batch: TransitionBatch, gamma: float) -> tuple[Ends, Ends]:
+    """The worst and the best reward and cost from a row to the end of its episode, discounted.
+
+    Where episodes are not known they are those of a row, for ever.
+
+    >>> rows = {"episode": [0, 0], "step": [0, 1]}
+    >>> log = TransitionBatch([0, 1], [0, 0], [1, 2], [1, 4], [1, 2], [False, True], **rows)
+    >>> extremes_to_go(log, 0.5)
+    ((2.0, 4.0), (2.0, 3.0))
+    """
+    paid = np.column_stack((batch.reward, batch.cost)).astype(np.float64)
+    if batch.episode is None or batch.step is None:
+        found = paid / (1 - gamma) if gamma < 1 else paid
+    else:
+        order = np.lexsort((-batch.step, batch.episode))  # the last step of each comes first
+        begins = np.append(True, np.diff(batch.episode[order]) != 0)
+        found = _summed(paid[order], begins, gamma)
+    (low_r, low_c), (high_r, high_c) = found.min(axis=0).tolist(), found.max(axis=0).tolist()
+    return (low_r, high_c), (high_r, low_c)
+
+
+@njit(cache=True)
+def _summed(paid, begins, gamma):  # type: ignore[no-untyped-def]
+    """Discounted sums of rows `[N, 2]`, of which each follows in time the one below it."""
+    found = paid.copy()
+    for i in range(1, len(paid)):
+        if not begins[i]:
+            found[i] += gamma * found[i - 1]
+    return found
 
 
 def first_prices(batch: TransitionBatch, gamma: float, n: int) -> FloatArray:

@@ -133,7 +133,11 @@ def cost_tolerance(values: Tensor) -> float:
 
 
 def policy_values(
-    policy: SteppedPolicy, heads: FloatArray, n_actions: int, shown: Callable[[int, Any], Any]
+    policy: SteppedPolicy,
+    heads: FloatArray,
+    n_actions: int,
+    shown: Callable[[int, Any], Any],
+    outside: tuple[float, float] | None = None,
 ) -> NextValues:
     """Values of a given policy: the mean of Q over what it does at the next state.
 
@@ -142,6 +146,8 @@ def policy_values(
         heads: budgets `[H]` that it is asked at; those that it hands on are interpolated.
         n_actions: of the batch.
         shown: what the policy is shown of states at a step.
+        outside: reward and cost of what the data do not know, from there to the end of the episode;
+            what models make of it, if not given.
 
     Paper: Eq. 6, the operator T^pi, estimated as T is in Section 3.1.
     """
@@ -155,21 +161,46 @@ def policy_values(
         def worth(values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
             if part.stop == 0:  # a promise, which a given policy does not make
                 return Values(values.new_zeros((1, 2, 2)))
+            values = beyond(values, known, outside, source.units)
             key = (len(states), part.start, part.stop)
+            masks = () if source.available is None else (source.available[part],)
             if isinstance(now, PriceDial):  # it plays one action, and keeps its price
                 if key not in done:
                     numbers = np.rint(heads).astype(np.int64)
-                    done[key] = torch.from_numpy(now.points(states[part]).actions[:, numbers])
+                    done[key] = torch.from_numpy(
+                        now.points(states[part], *masks).actions[:, numbers]
+                    )
                 which = done[key].to(values.device)[:, None, None].expand(-1, 2, 1, -1)
                 return Values(values[0].gather(2, which)[:, :, 0].movedim(1, 2))
             if key not in done:
-                done[key] = places_of(now.options_at(states[part], heads), heads, n_actions)
+                options = now.options_at(states[part], heads, *masks)
+                done[key] = places_of(options, heads, n_actions)
             found = expected(values[0].cpu().numpy(), done[key])
             return Values(torch.from_numpy(np.moveaxis(found, 1, 2)).to(values))
 
         return worth
 
     return at_step
+
+
+def beyond(
+    values: Tensor,
+    known: Tensor,
+    outside: tuple[float, float] | None,
+    units: tuple[float, float],
+) -> Tensor:
+    """Values `[..., n, 2, A, H]`, those of actions that are not known `[n, A]` as they are given.
+
+    Args:
+        values: in units of rewards and of costs.
+        known: actions that the data know.
+        outside: reward and cost of others; None for what models make of them.
+        units: of rewards and of costs.
+    """
+    if outside is None or bool(known.all()):
+        return values
+    given = values.new_tensor([part / unit for part, unit in zip(outside, units, strict=True)])
+    return torch.where(known[:, None, :, None], values, given[:, None, None])
 
 
 def as_it_is(step: int, states: Any) -> Any:

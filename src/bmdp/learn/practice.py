@@ -29,7 +29,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.data import TransitionBatch
 from bmdp.learn.candidates import Dial, Lesson, Recipe, played
 from bmdp.learn.collect import threads
@@ -164,6 +164,7 @@ class _Played(NamedTuple):
     logs: Tensor  # [n], of the probabilities of these actions when they were played
     advantages: Tensor  # [n], scaled
     worth: Tensor  # [n, 2], scaled, that the critic is to expect
+    available: Tensor | None  # [n, A], actions that could be played, if not all
 
 
 class _Course:
@@ -243,7 +244,8 @@ class _Course:
         at = np.minimum(steps, policy.n_steps - 1)
         for step in np.unique(at):
             own = at == step
-            points = policy.at_step(int(step)).points(batch.state[rows[own]])
+            masks = rows_at(batch.available, rows[own])
+            points = policy.at_step(int(step)).points(batch.state[rows[own]], masks)
             actions[own] = points.actions
             worth[own] = np.stack((points.rewards, points.costs), axis=1)
         deviation, largest = worth.std(axis=(0, 2)), np.abs(worth).max(axis=(0, 2))
@@ -252,14 +254,15 @@ class _Course:
         with torch.no_grad():
             self.model.critic.bias[:] = scaled.mean(dim=(0, 2))[:, None]
         states = self.model.embed(torch.from_numpy(self._shown(batch.state[rows], steps)))
-        chosen = torch.from_numpy(actions)
+        chosen, available = torch.from_numpy(actions), _tensor(rows_at(batch.available, rows))
         optimiser = torch.optim.Adam(self.model.parameters(), lr=_IMITATION_RATE)
         for _ in range(_N_IMITATIONS):
             part = torch.from_numpy(self.rng.integers(len(rows), size=_PART))
-            logs = self.model.chances(states[part])
+            some = rows_at(available, part)
+            logs = self.model.chances(states[part], available=some)
             likely = logs.gather(1, chosen[part][:, None]).mean()
             error = (self.model.worth(states[part]) - scaled[part]).square().mean()
-            _descend(optimiser, error - (1 - _DOUBT) * likely - _DOUBT * logs.mean())
+            _descend(optimiser, error - (1 - _DOUBT) * likely - _DOUBT * _mean(logs, some))
 
     def play(self, share: float) -> None:
         """Plays a round and learns from it, after a share of all rounds."""
@@ -289,8 +292,9 @@ class _Course:
             for rows, steps in ((batch.state, batch.step), (batch.next_state, after))
         )
         actions = torch.from_numpy(batch.action.astype(np.int64))
+        available = _tensor(batch.available)
         with torch.no_grad():
-            logs = self.model.chances(states, at).gather(1, actions[:, None])[:, 0]
+            logs = self.model.chances(states, at, available).gather(1, actions[:, None])[:, 0]
             worth, then = (self.model.worth(s, at).double().numpy() for s in (states, following))
         then[batch.terminal] = 0.0
         paid = np.column_stack((batch.reward, batch.cost)) / self.units
@@ -304,7 +308,8 @@ class _Course:
         gain = gain / np.sqrt(np.maximum(self._squares / np.maximum(self._counts, 1), 1e-24))[heads]
         gain = np.clip(gain - gain.mean(), -_FARTHEST, _FARTHEST)
         targets = torch.from_numpy(found + worth).float()
-        return _Played(states, at, actions, logs, torch.from_numpy(gain).float(), targets)
+        gains = torch.from_numpy(gain).float()
+        return _Played(states, at, actions, logs, gains, targets, available)
 
     def _learn(self, told: _Played, share: float) -> None:
         """Makes actions likelier that were better than expected."""
@@ -314,8 +319,10 @@ class _Course:
         for _ in range(_EPOCHS):
             order = torch.from_numpy(self.rng.permutation(len(told.heads)))
             for part in torch.split(order, _BATCH):
-                states, heads, actions, old, gain, worth = (column[part] for column in told)
-                logs = self.model.chances(states, heads)
+                states, heads, actions, old, gain, worth, available = (
+                    rows_at(column, part) for column in told
+                )
+                logs = self.model.chances(states, heads, available)
                 ratio = (logs.gather(1, actions[:, None])[:, 0] - old).exp()
                 better = clipped_gain(ratio, gain).mean()
                 open_minded = -(logs.exp() * logs).sum(1).mean()
@@ -343,6 +350,18 @@ class _Course:
         """Logarithms of the first prices, with their sign changed, and their places."""
         first = self._first_prices
         return -_logs(first, first), np.linspace(-1.0, 1.0, len(first))
+
+
+def _tensor(mask: BoolArray | None) -> Tensor | None:
+    """A mask as a tensor, if there is one."""
+    return None if mask is None else torch.tensor(mask)
+
+
+def _mean(logs: Tensor, available: Tensor | None) -> Tensor:
+    """Mean of logarithms `[n, A, H]` over actions, of those that are available `[n, A]`."""
+    if available is None:
+        return logs.mean()
+    return logs[available].mean()
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor, steepest: float = np.inf) -> None:

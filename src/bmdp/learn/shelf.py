@@ -14,7 +14,7 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.errors import BmdpError, StoreError
 from bmdp.policies.policy import load_policy
-from bmdp.storage import write_text
+from bmdp.storage import load_value, save_value, write_text
 
 T = TypeVar("T")
 CLOCK = "clock"
@@ -64,6 +64,10 @@ class Shelf:
     def policy(self, name: str, make: Callable[[], Any]) -> Any:
         """A policy, as a folder."""
         return self._kept(name, make, lambda made, place: made.save(place), load_policy)
+
+    def value(self, name: str, make: Callable[[], Any]) -> Any:
+        """A value that can be stored, as a folder."""
+        return self._kept(name, make, save_value, load_value)
 
     def numbers(self, name: str, make: Callable[[], Numbers]) -> Numbers:
         """Numbers and arrays by name, as JSON."""

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, require_shape
+from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, narrowed, require_shape
 from bmdp.errors import ConfigError, StoreError
 from bmdp.policies.policy import Policy
 from bmdp.randomness import named_generator
@@ -193,6 +193,10 @@ class QModel(nn.Module):
     def known(self, embedded: Tensor) -> Tensor | None:
         """Which actions the data know at embedded states, `[n, A]`; None if it cannot be said."""
         return None
+
+    def among(self, values: Tensor, available: Tensor) -> Tensor:
+        """Values `[E, n, 2, A, H]` as they are where some actions `[n, A]` alone are available."""
+        return values
 
     def select(self, members: list[int]) -> QModel:
         """Returns a model with some members of the ensemble."""
@@ -483,10 +487,21 @@ class Bounded(QModel):
         """As the model says."""
         return self.inner.known(embedded)
 
+    def among(self, values: Tensor, available: Tensor) -> Tensor:
+        """As the model has them."""
+        return self.inner.among(values, available)
+
     def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
         """Values within their bounds."""
         found = self.inner.read(embedded, step, members)
         return found.clamp(self.get_buffer("least")[step], self.get_buffer("most")[step])
+
+
+class Knows(Protocol):
+    """Says which actions may be played."""
+
+    def known(self, states: FloatArray, available: BoolArray | None = None) -> BoolArray:
+        """Which of the available actions are known at states `[n, D]`, `[n, A]`."""
 
 
 @storable
@@ -494,8 +509,8 @@ class Bounded(QModel):
 class LearnedQ:
     """Q-values of a trained model, in the units of the data.
 
-    An action that never occurs in the data has reward minus infinity and cost infinity: no policy
-    plays it.
+    An action that never occurs in the data has reward minus infinity and cost infinity, and so has
+    one that is not available: no policy plays it.
 
     >>> from bmdp.models import LinearModel
     >>> model = LinearModel().empty(Sizes(1, 1, n_actions=2, n_numbers=1, heads=(0.0,)))
@@ -512,36 +527,66 @@ class LearnedQ:
     cost_unit: float  # that costs were divided by
     caution: float = 0.0  # deviations over models by which Q_r is lowered and Q_c raised
     clock: int = 0  # steps that the model is shown, as a last number of the state; 0 if none are
+    support: Knows | None = None  # of actions, in place of what the model says of them
+
+    takes_masks: ClassVar[bool] = True
 
     @property
     def n_steps(self) -> int:
         """Number of steps that differ."""
         return self.clock or self.model.sizes.n_steps
 
-    def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
-        """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
+    def __call__(
+        self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`.
+
+        Args:
+            states: `[N, ...]`.
+            step: of the episode.
+            available: `[N, A]`, which actions there are; all, if not given. If the data know none
+                of them, they may be played all the same.
+        """
         with torch.no_grad():
-            embedded = self.embedded(states, step)
+            rows = self.rows(states, step)
+            embedded = self.model.embed(torch.from_numpy(rows).to(self.model.device))
             found = self.model.read(embedded, min(step, self.model.sizes.n_steps - 1))
+            if available is not None:
+                require_shape("available", available, (len(found[0]), len(self.taken)), "[N, A]")
+                found = self.model.among(found, torch.tensor(available).to(found.device))
             values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
-            known = self.model.known(embedded)
+            known = self._known(rows, embedded, available)
         mask = np.broadcast_to(self.taken, values.shape[:1] + self.taken.shape)
+        if available is not None:
+            mask = narrowed(available, mask)
         if known is not None:
-            some = known.cpu().numpy() & mask
-            mask = np.where(some.any(axis=1, keepdims=True), some, mask)
+            mask = narrowed(mask, known)
         q_r, q_c = values[:, 0] * self.reward_unit, values[:, 1] * self.cost_unit
         if mask.all():
             return q_r, q_c
         allowed = mask[:, :, None]
         return np.where(allowed, q_r, -np.inf), np.where(allowed, q_c, np.inf)
 
-    def embedded(self, states: NDArray[Any], step: int) -> Tensor:
-        """States `[N, ...]` as the model reads them at a step."""
+    def _known(
+        self, rows: FloatArray, embedded: Tensor, available: BoolArray | None
+    ) -> BoolArray | None:
+        """Actions that are known at states, `[n, A]`; None if it cannot be said."""
+        if self.support is not None:
+            return self.support.known(rows, available)
+        known = self.model.known(embedded)
+        return None if known is None else known.cpu().numpy()
+
+    def rows(self, states: NDArray[Any], step: int) -> FloatArray:
+        """States `[N, ...]` as the model sees them at a step, `[N, D]`."""
         rows = flat_states(states)
         if self.clock:
             rows = with_clock(rows, step, self.clock).astype(np.float64)
         require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")
-        return self.model.embed(torch.from_numpy(rows[:, self.shown]).to(self.model.device))
+        return rows[:, self.shown]
+
+    def embedded(self, states: NDArray[Any], step: int) -> Tensor:
+        """States `[N, ...]` as the model reads them at a step."""
+        return self.model.embed(torch.from_numpy(self.rows(states, step)).to(self.model.device))
 
     def to(self, device: str | torch.device) -> LearnedQ:
         """Returns the same, computed on a device."""
@@ -556,14 +601,18 @@ class MeanQ:
 
     parts: tuple[LearnedQ, ...]
 
+    takes_masks: ClassVar[bool] = True
+
     @property
     def n_steps(self) -> int:
         """Number of steps that differ."""
         return max(part.n_steps for part in self.parts)
 
-    def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
+    def __call__(
+        self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
-        found = [part(states, step) for part in self.parts]
+        found = [part(states, step, available) for part in self.parts]
         q_r, q_c = (np.mean(each, axis=0) for each in zip(*found, strict=True))
         return q_r, q_c
 

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.evaluation import Evaluation, evaluate
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, mixtures_at, upper_frontier
 from bmdp.policies import CalibratedPolicy, HullPolicy, MultiplierPolicy, Portfolio, PriceDial
@@ -41,6 +41,7 @@ class Rows(NamedTuple):
     steps: IntArray  # [N], of their episodes
     starts: IntArray  # rows at which episodes begin
     names: Sequence[str] | None = None  # of the numbers of a state
+    available: BoolArray | None = None  # [N, A], actions that could be taken; None if all could
 
 
 class Place(NamedTuple):
@@ -310,15 +311,17 @@ class _WatchedTracker:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def decide(self, states: ArrayLike) -> Decisions:
-        decision, going = self._inner.decide(states), self._going
+    def decide(self, states: ArrayLike, *masks: ArrayLike) -> Decisions:
+        decision, going = self._inner.decide(states, *masks), self._going
         decided = Decisions(*(values[going] for values in decision))
         self._owner.note(self._step, self._which, np.asarray(states)[going], decided)
         self._step += 1
         return decision
 
-    def observe(self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike) -> None:
-        self._inner.observe(costs, next_states, ended)
+    def observe(
+        self, costs: ArrayLike, next_states: ArrayLike, ended: ArrayLike, *masks: ArrayLike
+    ) -> None:
+        self._inner.observe(costs, next_states, ended, *masks)
         self._going = ~np.asarray(ended)
 
 
@@ -356,7 +359,8 @@ def asked_shares(
             tracker: Any = policy.start(rows.states[here], float(budget), rng)
             if step and hasattr(tracker, "begin_at"):
                 tracker.begin_at(int(step))
-            actions = tracker.decide(rows.states[here]).action
+            masks = () if rows.available is None else (rows.available[here],)
+            actions = tracker.decide(rows.states[here], *masks).action
             by_step[b, t] = np.bincount(actions, minlength=len(names)) / len(here)
     weights = n_rows[kept] / n_rows[kept].sum()
     return _shares(by_step, (by_step * weights[:, None]).sum(axis=1), budgets, names, steps[kept])

@@ -144,7 +144,7 @@ def _seen(opened: Opened, seed: int) -> tuple[list[str], Rows | None]:
     if batch is not None:
         n_actions = batch.n_actions
         steps = np.zeros(len(batch), np.int64) if batch.step is None else batch.step
-        rows = Rows(batch.state, steps, batch.starts(), batch.state_names)
+        rows = Rows(batch.state, steps, batch.starts(), batch.state_names, batch.available)
     if opened.env is not None:
         with closing(open_slots(opened.env)) as slots:
             n_actions = int(slots.action_space.start + slots.action_space.n)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.data import TransitionBatch
+from bmdp.data.encoder import without_encoder
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError, StoreError
 from bmdp.policies import BudgetedPolicy, CalibratedPolicy, load_policy
@@ -75,7 +76,7 @@ def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]
             f"{folder} is no training run and no policy: it has no {SPEC} or {POLICY}."
         )
     own, found = _open_run(folder) if (folder / SPEC).is_file() else (None, {})
-    policy = found.pop("policy") if found else load_policy(folder)
+    policy = found.pop("policy") if found else without_encoder(load_policy(folder))
     notes = found.pop("notes", [])
     try:
         spec = environment_of(policy, own, env, settings)
@@ -132,7 +133,7 @@ def _open_fit(run: RunFolder) -> tuple[EnvConfig | None, dict[str, Any]]:
     gamma = (run.header.get("asked") or {}).get("gamma")
     notes += found.get("notes", [])
     return own, {
-        "policy": load_policy(policy) if policy.exists() else None,
+        "policy": without_encoder(load_policy(policy)) if policy.exists() else None,
         "notes": notes,
         "header": run.header,
         "gammas": None if gamma is None else (gamma, gamma),

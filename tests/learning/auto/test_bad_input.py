@@ -88,7 +88,7 @@ def test_a_source_of_another_type_is_refused(source):
         bmdp.fit(source, gamma=0.9)
 
 
-@pytest.mark.parametrize("name", ["nowhere.parquet", "nowhere.npz", "nowhere.h5"])
+@pytest.mark.parametrize("name", ["nowhere.parquet", "nowhere.npz", "nowhere.h5", "nowhere.csv"])
 def test_a_file_that_does_not_exist_is_refused(tmp_path, name):
     with pytest.raises(StoreError, match="nowhere"):
         bmdp.fit(str(tmp_path / name), gamma=0.9)
@@ -102,7 +102,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         bmdp.fit(str(tmp_path / "log.csv"), gamma=0.9)
 
 
-@pytest.mark.parametrize("name", ["log.csv", "logs/nothing.txt", "corridor"])
+@pytest.mark.parametrize("name", ["log.xlsx", "logs/nothing.txt", "corridor"])
 def test_a_text_that_names_neither_a_file_nor_an_environment_is_refused(name):
     with pytest.raises(ConfigError, match=f"no environment is called '{name}'"):
         bmdp.fit(name, gamma=0.9)
@@ -110,12 +110,12 @@ def test_a_text_that_names_neither_a_file_nor_an_environment_is_refused(name):
 
 def test_a_text_that_looks_like_a_file_is_said_to_be_none():
     with pytest.raises(ConfigError, match="Nor is it a file"):
-        bmdp.fit("logs/nothing.csv", gamma=0.9)
+        bmdp.fit("logs/nothing.txt", gamma=0.9)
 
 
 @pytest.mark.parametrize("kind", [str, Path, lambda path: [path]])
-def test_a_folder_is_no_log(tmp_path, kind):
-    with pytest.raises(DataError, match=f"{tmp_path.name} is a folder: give the files in it"):
+def test_a_folder_without_parquet_is_no_log(tmp_path, kind):
+    with pytest.raises(DataError, match=f"{tmp_path.name} holds no Parquet"):
         bmdp.fit(kind(tmp_path), gamma=0.9)
 
 

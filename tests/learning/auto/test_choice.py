@@ -9,9 +9,9 @@ import pytest
 import bmdp
 from bmdp import TransitionBatch
 from bmdp.learn import contest, evidence
-from bmdp.learn.candidates import Dial, Lesson, Recipe, placed_prices
+from bmdp.learn.candidates import Dial, Lesson, Recipe, placed_prices, with_highest
 from bmdp.learn.evidence import Spread, bare_curve, blended, choice_values, chosen, handed_over
-from bmdp.learn.natures import completed, nature_of
+from bmdp.learn.natures import completed, nature_of, returns
 from bmdp.learn.race import Race, Runner, Tally, in_doubt
 from bmdp.learn.shelf import Shelf
 from bmdp.models import TableModel
@@ -114,6 +114,20 @@ def test_a_price_is_tried_that_is_far_above_those_that_make_a_difference():
     prices = placed_prices(lesson, n=8)
     assert prices[0] == pytest.approx(10 * prices[1])
     assert len(prices) <= 9
+    higher = with_highest(prices, lesson)
+    assert higher[2:].tolist() == prices.tolist()
+    reward, cost = returns(batch, 0.9).std(axis=0)
+    assert higher[0] == pytest.approx(1e3 * reward / cost)
+    assert higher[1] == pytest.approx(np.sqrt(higher[0] * prices[0]))
+
+
+def test_no_price_is_added_where_the_highest_one_is_high_already():
+    batch = completed(grid())
+    lesson = Lesson(batch, nature_of(batch, 0.9), 0.9, 0, "cpu")
+    prices = np.array([1e9, 1.0, 0.0])
+    assert with_highest(prices, lesson) is prices
+    free = replace(lesson, batch=replace(batch, cost=np.zeros(len(batch))))
+    assert with_highest(np.zeros(1), free).tolist() == [0.0]
 
 
 def test_where_episodes_are_few_looks_and_forecasts_have_a_fair_part_of_them():

@@ -491,7 +491,7 @@ def test_merging_equal_rows_changes_nothing(model, schedule, monkeypatch):
 
 def rows_of(batch, model=EXACT.model, schedule=ONCE):
     heads, device = Heads(np.zeros(1), False), torch.device("cpu")
-    fit = Fit(batch, model, heads, (0.9, 0.9), schedule, Ensemble(), 0, device, False)
+    fit = Fit(batch, model, heads, (0.9, 0.9), schedule, Ensemble(), 0, device, False, 0.0)
     return fit._rows
 
 

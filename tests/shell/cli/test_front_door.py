@@ -123,6 +123,7 @@ def test_options_reach_the_library_and_the_folder(tmp_path):
     done(FERRY, *FEW, *options, "--device", "cpu", "--out", tmp_path / "a run")
     header = RunFolder(tmp_path / "a run").header
     asked = {"gamma": 0.9, "budget_range": [0.0, 2.0], "episodes": 1000, "minutes": 1.0}
+    asked |= {"support": None}
     assert (header["kind"], header["asked"], header["seed"]) == ("fit", asked, 7)
     assert (header["source"]["env"], header["source"]["settings"]) == (FERRY, {})
     words = ["bmdp", "fit", FERRY, *map(str, FEW), *map(str, options), "--device", "cpu"]
@@ -320,3 +321,82 @@ def test_a_page_is_made_of_a_fit(runs):
     place = runs[0] / "ferry/report/tables/ferry-candidates.csv"
     names = [row["name"] for row in csv.DictReader(place.read_text().splitlines())]
     assert names[0] == read_fitted(RunFolder(runs[0] / "ferry")).candidates[0].name
+
+
+# Logs as people have them
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory):
+    """A log of text, under names of its own."""
+    rng, n = np.random.default_rng(0), 300
+    hurry = rng.integers(2, size=n)
+    columns = {
+        "weather": rng.choice(["calm", "storm"], n),
+        "crossing": np.arange(n) % 3,
+        "hurry": np.array(["no", "yes"])[hurry],
+        "fare": 1.0 + hurry,
+        "damage": 0.5 * hurry,
+        "done": np.arange(n) % 3 == 2,
+    }
+    path = tmp_path_factory.mktemp("trips") / "trips.csv"
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]))
+    return path
+
+
+NAMED = "state=weather+crossing,action=hurry,reward=fare,cost=damage"
+
+
+def test_columns_are_named_and_text_is_remembered(tmp_path, trips):
+    named = ("--columns", NAMED, "--unseen", "other", "--minutes", 0.05)
+    done("--data", trips, *named, "--gamma", 1, "--out", tmp_path / "run")
+    policy = bmdp.load_policy(tmp_path / "run")
+    assert policy.action_names == ("no", "yes")
+    states = [{"weather": "fog", "crossing": 0}, {"weather": "calm", "crossing": 2}]
+    tracker = policy.start(states, 0.0, np.random.default_rng(0))
+    assert [policy.action_name(a) for a in tracker.decide(states).action] == ["no", "no"]
+    header = json.loads((tmp_path / "run/spec.json").read_text())
+    assert header["asked"]["columns"]["state"] == ["weather", "crossing"]
+    assert header["asked"]["unseen"] == "other"
+    page = commands.run("report", tmp_path / "run")
+    assert page.exit_code == 0, page.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--columns", "cots=damage"), "Did you mean 'cost'?"),
+        (("--columns", f"{NAMED},cost=fare"), "columns must name a field once; got 'cost' twice"),
+        (("--columns", NAMED.replace("damage", "damge")), "Did you mean 'damage'?"),
+        (("--columns", NAMED, "--missing", "drop"), "missing must be one of error, impute"),
+    ],
+)
+def test_columns_that_are_wrong_are_told_in_one_line(tmp_path, trips, option, words):
+    result = run("--data", trips, *option, "--gamma", 1, "--out", tmp_path / "run")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert words in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_parquet_is_told_in_one_line(tmp_path):
+    result = run("--data", tmp_path, "--gamma", 1, "--out", tmp_path / "run")
+    assert result.exit_code == 1
+    assert "holds no Parquet" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ((FERRY, "--columns", "cost=damage"), "--columns is for --data."),
+        ((FERRY, "--missing", "impute"), "--missing is for --data."),
+        (
+            ("--data", "x.csv", "--gamma", 1, "--unseen", "other", "--set", "a=b"),
+            "--unseen are for",
+        ),
+    ],
+)
+def test_options_of_logs_that_do_not_go_together_are_bad_usage(tmp_path, option, words):
+    result = run(*option, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.replace("│", " ").split())
