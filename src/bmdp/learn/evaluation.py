@@ -178,7 +178,7 @@ class Evaluated:
         """Rewards and costs `[N, M, 2]` of the policy from first states at budgets `[M]`."""
         masks = () if available is None else (available,)
         options = self.policy.at_step(0).options_at(states, budgets, *masks)
-        return self._worth(states, 0, options, available)
+        return self.of_options(states, 0, options, available)
 
     def at(
         self,
@@ -190,11 +190,28 @@ class Evaluated:
         """Expected rewards and costs `[N, 2]` of options at states that are met at a step."""
         action, next_budget, probability = options  # of one budget each
         one = Options(action[:, None], next_budget[:, None], probability[:, None])
-        return self._worth(states, step, one, available)[:, 0]
+        return self.of_options(states, step, one, available)[:, 0]
 
-    def _worth(
-        self, states: NDArray[Any], step: int, options: Options, available: BoolArray | None
+    def known(self, states: NDArray[Any], available: BoolArray | None = None) -> BoolArray:
+        """Actions that the data know at states, `[N, A]`."""
+        found: BoolArray = (
+            self.fit.known(states, self.fit.embedded(states), available).cpu().numpy()
+        )
+        return found
+
+    def probabilities(self, states: NDArray[Any]) -> FloatArray:
+        """Probabilities `[N, A]` with which the data take actions at states."""
+        assert self.fit.support is not None
+        return self.fit.support.probabilities(np.asarray(states, np.float64)[:, self.fit.columns])
+
+    def of_options(
+        self,
+        states: NDArray[Any],
+        step: int,
+        options: Options,
+        available: BoolArray | None = None,
     ) -> FloatArray:
+        """Expected rewards and costs `[N, M, 2]` of options `[N, M, J]` at states, at a step."""
         fit, terms = self.fit, self.terms
         embedded = fit.embedded(states)
         values = fit.q.read(embedded, min(step, fit.n_steps - 1))[0]

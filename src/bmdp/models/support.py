@@ -58,6 +58,7 @@ class Support:
         least: float,
         is_table: bool,
         seed: int = 0,
+        also: FloatArray | None = None,
     ) -> Support:
         """Returns what a log supports.
 
@@ -69,6 +70,7 @@ class Support:
             least: episodes that make an action known.
             is_table: whether states are few.
             seed: of the trees.
+            also: `[N, K]`, other numbers that trees are to forecast.
         """
         states = np.array(states, np.float64)
         leaf = int(np.ceil(_ROOM * max(least, _LEAST) * n_actions))
@@ -80,7 +82,8 @@ class Support:
         taken[np.arange(n), actions] = 1.0
         model = settings.empty(sizes)
         everything = np.ones((1, n), np.bool_)
-        outcomes = np.column_stack((np.zeros((n, 3)), taken))
+        others = () if also is None else (also,)
+        outcomes = np.column_stack((np.zeros((n, 3)), taken, *others))
         nothing = np.zeros(n, np.int64)
         model.prepare(Problem(states, nothing, everything, outcomes, sizes, seed))
         targets = torch.from_numpy(np.stack((taken, taken), axis=2)).float()  # [N, A, 2]
@@ -88,13 +91,17 @@ class Support:
         counts = _episodes(_groups(model, states), actions, episodes, n_actions)
         return cls(model.select([0]), counts, float(least))
 
+    def groups(self, states: FloatArray) -> IntArray:
+        """Groups of states `[n, D]` in each of T trees, `[n, T]`, or in the table."""
+        return _groups(self.model, states)
+
     def episodes(self, states: FloatArray) -> FloatArray:
         """Numbers of episodes that took each action in the groups of states `[n, D]`, `[n, A]`.
 
         Of several trees it is the lower quartile: one of them may split far from where behaviour
         changes.
         """
-        counts = self.counts[_groups(self.model, states)]  # [n, T, A]
+        counts = self.counts[self.groups(states)]  # [n, T, A]
         found: FloatArray = np.sort(counts, axis=1)[:, counts.shape[1] // 4]
         return found
 

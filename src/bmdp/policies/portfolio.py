@@ -319,6 +319,36 @@ class Certificate:
 
 @storable
 @dataclass(frozen=True, eq=False)
+class LogCertificate(Certificate):
+    """The same by a log alone: see `bmdp.certify`.
+
+    The promise is about episodes that start as those of the log do, in which actions have the
+    consequences that they have there. `cost_range` ends with the most that the rest of an episode
+    is taken to cost, which is what decisions count that the log does not know.
+    """
+
+    effective_episodes: FloatArray  # [K], of the member itself, that would tell as much
+    outside_share: FloatArray  # [K], of episodes that come to what the log does not know
+    needed_episodes: FloatArray  # [K], of this kind, for a bound close to its estimate; about
+    n_refused: int  # members of which the log says too little, which are never played
+
+    def __str__(self) -> str:
+        """The promise in three lines."""
+        best = int(np.argmin(self.cost_high))
+        return (
+            f"Promised with confidence {self.confidence:g}, by a log: at every budget from "
+            f"{self.smallest_budget:.4g} on, an episode costs at most the budget on average "
+            f"(discounted by {self.gamma:g}).\n"
+            "For episodes that start as those of the log, and of whose rest none costs more than "
+            f"{self.cost_range[1]:.4g}. A dial that is moved in the middle is not covered.\n"
+            f"Found by {self.n_episodes:,} episodes, which tell as much about the cheapest of "
+            f"{self.n_members} members as {self.effective_episodes[best]:,.0f} of its own; seed "
+            f"{self.seed}. The log says too little about {self.n_refused} others."
+        )
+
+
+@storable
+@dataclass(frozen=True, eq=False)
 class CalibratedPolicy(Policy):
     """A portfolio, and the certificate that its costs are upper bounds: see `bmdp.calibrate`.
 
