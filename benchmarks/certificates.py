@@ -4,7 +4,7 @@
 
 *Finite*: a random model of 8 states, 3 actions and 6 steps. *Stock*: 30 days of stock-keeping.
 *Corridors* and *slot-filling*: the paper's tasks, continuous states. A policy is learned once, by
-`bmdp.fit` from a log of random episodes. Each repetition draws another log and certifies the policy
+`bmdp.fit` from a log of random episodes (the best candidate that is no mean of two). Each repetition draws another log and certifies the policy
 by it. A certificate *holds* if the true cost of every member is at most its bound: then every
 budget is kept. Truths are computed, or means of many played episodes.
 
@@ -79,7 +79,7 @@ CASES = {
     "finite": Task(finite, 500, 1_000, 200_000),
     "stock": Task(lambda: find_spec(TASKS["stock"].fast_id), 300, 1_000, 40_000),
     "corridors": Task(lambda: find_spec("corridors"), 1_000, 2_000, 40_000),
-    "slot-filling": Task(lambda: find_spec("slot-filling"), 1_000, 2_000, 40_000),
+    "slot-filling": Task(lambda: find_spec("slot-filling"), 500, 2_000, 40_000),
 }
 
 
@@ -122,7 +122,10 @@ def ready(task: Task, quick: bool) -> Ready:
     with closing(open_slots(spec)) as slots:
         n_actions, gamma = int(slots.action_space.n), float(slots.metadata.get("gamma", 1.0))
     taught = logged(spec, UniformPolicy(n_actions), task.taught, 7, n_actions)
-    policy = bmdp.fit(taught, gamma=gamma, minutes=0.1 if quick else 1.0).policy
+    fitted = bmdp.fit(taught, gamma=gamma, minutes=0.1 if quick else 1.0)
+    names = [one.name for one in fitted.candidates]
+    single = next(n for n, name in enumerate(names) if "+" not in name)  # quicker than the mean
+    policy = fitted.candidates[single].policy
     members = members_of(policy)
     n_played = 200 if quick else task.truth
     played = play_members(members, spec, n_episodes=n_played, seed=99)

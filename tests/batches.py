@@ -1,8 +1,11 @@
 """Batches of transitions whose answer is known, and a keeper that kills what is fitted to them."""
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from bmdp import FiniteBMDP, TransitionBatch
+from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
+from bmdp.learn import collect
 
 
 def bandit(n=400, seed=0):
@@ -137,3 +140,21 @@ class Memory:
         self.kept[step] = {name: tensor.clone() for name, tensor in tensors.items()}
         if n_done == self.kill_at:
             raise KeyboardInterrupt
+
+
+def played(policy, model, n, *, seed, budgets=1.0):
+    """Episodes of a finite model from state 0."""
+    spec = EnvSpec(
+        "Finite-v0",
+        entry_point=FiniteEnv,
+        vector_entry_point=FiniteVectorEnv,
+        kwargs={"model": model},
+    )
+    return collect(policy, spec, range(n), budgets=np.full(n, budgets), seed=seed)
+
+
+def changed(batch, **changes):
+    """A batch with other columns; None takes one away."""
+    columns = batch.to_arrays() | changes
+    known = {name: values for name, values in columns.items() if values is not None}
+    return TransitionBatch(**known, n_actions=batch.n_actions)

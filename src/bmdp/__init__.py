@@ -67,6 +67,7 @@ __all__ = [
     "TransitionBatch",
     "__version__",
     "calibrate",
+    "certify",
     "data",
     "discounted_budget",
     "envs",
@@ -88,9 +89,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Returns `bmdp.models`, `bmdp.learn`, or a name of it."""
+    """Returns `bmdp.models`, `bmdp.learn`, or a name of it, or `bmdp.certify`."""
     if name == "models":
         return _import_module("bmdp.models")
+    if name == "certify":  # it imports torch, too
+        return _import_module("bmdp.evaluation.certificates").certify
     if name in _LEARNING:
         learn = _import_module("bmdp.learn")
         return learn if name == "learn" else getattr(learn, name)

@@ -5,13 +5,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from gymnasium.envs.registration import EnvSpec
 from scipy.stats import binom
 
 import bmdp
-from batches import fraction_model
+from batches import changed, fraction_model, played
 from bmdp import BudgetError, ConfigError, DataError, FiniteBMDP, PolicyError, TransitionBatch
-from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.evaluation import OfflineEvaluation, evaluate_offline, mean_interval
 from bmdp.evaluation.offline import (
     Weighted,
@@ -50,24 +48,6 @@ all_methods = pytest.mark.parametrize(
 
 
 # Logs whose probabilities are known
-
-
-def played(policy, model, n, *, seed, budgets=1.0):
-    """Episodes of a finite model from state 0."""
-    spec = EnvSpec(
-        "Finite-v0",
-        entry_point=FiniteEnv,
-        vector_entry_point=FiniteVectorEnv,
-        kwargs={"model": model},
-    )
-    return collect(policy, spec, range(n), budgets=np.full(n, budgets), seed=seed)
-
-
-def changed(batch, **changes):
-    """A batch with other columns; None takes one away."""
-    columns = batch.to_arrays() | changes
-    known = {name: values for name, values in columns.items() if values is not None}
-    return TransitionBatch(**known, n_actions=batch.n_actions)
 
 
 def uniform_log(model, n, *, seed):

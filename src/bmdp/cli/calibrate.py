@@ -1,14 +1,20 @@
-"""`bmdp calibrate`: a policy that keeps its budget on average, and the certificate of that."""
+"""`bmdp calibrate`: a policy that keeps its budget on average, and the certificate of that.
+
+It plays in a simulator, or, with `--data`, is told by logged episodes alone.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+import bmdp
 from bmdp.cli.options import (
     AsJson,
     Budgets,
@@ -23,12 +29,20 @@ from bmdp.cli.options import (
     print_json,
 )
 from bmdp.cli.progress import Progress
+from bmdp.data.encoder import without_encoder
 from bmdp.errors import ConfigError, StoreError
 from bmdp.evaluation import calibrate as certify
-from bmdp.policies.portfolio import CalibratedPolicy
-from bmdp.storage import POLICY
+from bmdp.policies import load_policy
+from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate
+from bmdp.storage import POLICY, SPEC
 
 ABOUT = ("env", "gamma", "confidence", "seed", "cost_range", "binary_costs", "smallest_budget")
+OF_LOG = ("gamma", "confidence", "seed", "cost_range", "smallest_budget", "n_episodes")
+NOT_PROMISED_BY_LOG = (
+    "Not promised: the cost of a single episode; a smaller budget, whose status is INFEASIBLE; "
+    "episodes that start otherwise, or a world that has changed; rewards; anything, if the policy "
+    "was learned from, or chosen by, episodes of this log."
+)
 NOT_PROMISED = (
     "Not promised: the cost of a single episode; a smaller budget, whose status is INFEASIBLE; "
     "another environment, or other settings; rewards, which are means of what was seen; anything, "
@@ -49,6 +63,31 @@ def calibrate(  # noqa: PLR0913
     ] = 0.95,
     episodes: Annotated[int, typer.Option(min=1, help="Played by each member.")] = 2_000,
     budgets: Budgets = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Play nothing: certify by logged episodes that the policy was not learned from.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD=COLUMN,...",
+            help="With --data: columns of the log that have no common name; as those of the run.",
+        ),
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="With --data: discount of rewards and costs; that of the run."),
+    ] = None,
+    worst_cost: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COST",
+            help="With --data: the most that the rest of an episode can cost; the most seen.",
+        ),
+    ] = None,
     cost_range: Annotated[
         str | None,
         typer.Option(
@@ -61,7 +100,19 @@ def calibrate(  # noqa: PLR0913
     force: Annotated[bool, typer.Option("--force", help="Overwrite the policy of --out.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Play policies, and save one that costs at most its budget on average, with a certificate."""
+    """Play policies, and save one that costs at most its budget on average, with a certificate.
+
+    With --data nothing is played: logged episodes tell.
+    """
+    if data:
+        of_env = {"--env": env, "--set": setting, "--cost-range": cost_range, "--budgets": budgets}
+        _require_none(of_env, "--data plays nothing")
+        _require_room(out, force)
+        told = _Logged(runs, data, columns, gamma, worst_cost, confidence, seed)
+        _by_log(told, out, force, as_json)
+        return
+    of_log = {"--columns": columns, "--gamma": gamma, "--worst-cost": worst_cost}
+    _require_none(of_log, "it is for --data")
     inner = parse_budgets(budgets or (), option="--budgets")
     ends = None if cost_range is None else parse_range(cost_range, "--cost-range")
     _require_room(out, force)
@@ -102,6 +153,89 @@ def calibrate(  # noqa: PLR0913
         left=("member",),
     )
     typer.echo(f"{policy.certificate}\n{NOT_PROMISED}\npolicy: {out}")
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """What is asked of a log."""
+
+    runs: Sequence[Path]
+    files: Sequence[Path]
+    columns: str | None
+    gamma: float | None
+    worst_cost: float | None
+    confidence: float
+    seed: int
+
+    def certified(self, progress: Any) -> Any:
+        """Returns the policy with its certificate."""
+        from bmdp.data import Columns, load_log
+        from bmdp.data.encoder import EncodedPolicy
+        from bmdp.learn.runs import RunFolder  # torch takes long to import
+
+        if len(self.runs) > 1:
+            raise ConfigError(f"--data certifies one policy; got {len(self.runs)}.")
+        run = self.runs[0]
+        policy, asked = load_policy(run), dict[str, Any]()
+        if (run / SPEC).exists():
+            asked = RunFolder(run).header.get("asked") or {}
+        gamma = asked.get("gamma") if self.gamma is None else self.gamma
+        if gamma is None:
+            raise ConfigError(f"{run} does not say its discount: give --gamma, from 0 to 1.")
+        columns = Columns.from_dict(asked["columns"]) if asked.get("columns") else None
+        if self.columns is not None:
+            columns = Columns.from_text(self.columns)
+        encoder = policy.encoder if isinstance(policy, EncodedPolicy) else None
+        files = list(map(str, self.files))
+        log = load_log(files if len(files) > 1 else files[0], columns, encoder=encoder)
+        return bmdp.certify(
+            policy,
+            log.batch,
+            gamma=gamma,
+            confidence=self.confidence,
+            worst_cost=self.worst_cost,
+            seed=self.seed,
+            progress=progress,
+        )
+
+
+def _by_log(told: _Logged, out: Path, force: bool, as_json: bool) -> None:
+    """Certifies by a log, saves the policy, and prints its certificate."""
+    with Progress("certifying", unit="evaluations") as progress:
+        found = told.certified(progress.update)
+    found.save(out, overwrite=force)
+    policy: CalibratedPolicy = without_encoder(found)
+    promise = policy.certificate
+    assert isinstance(promise, LogCertificate)
+    names = {
+        "member": policy.portfolio.budgets,
+        "cost": promise.cost_mean,
+        "promised": promise.cost_high,
+        "reward": promise.reward_mean,
+        "effective": promise.effective_episodes,
+        "unknown": promise.outside_share,
+    }
+    if as_json:
+        rows = [
+            {name: float(values[k]) for name, values in names.items()}
+            for k in np.argsort(promise.cost_high, kind="stable")
+        ]
+        about = {name: getattr(promise, name) for name in (*OF_LOG, "n_refused")}
+        print_json({"policy": str(out), **about, "rows": rows})
+        return
+    order = np.argsort(promise.cost_high, kind="stable")
+    shown = {"effective": ",.0f", "unknown": ".1%"}  # episodes, and decisions
+    print_columns(
+        {n: [format(v, shown.get(n, ".4g")) for v in values[order]] for n, values in names.items()}
+    )
+    typer.echo(f"{promise}\n{NOT_PROMISED_BY_LOG}\npolicy: {out}")
+
+
+def _require_none(given: dict[str, Any], why: str) -> None:
+    """Checks that options were not given."""
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise ConfigError(f"{wrong[0]} is of no use here: {why}.")
 
 
 def _require_room(out: Path, force: bool) -> None:

@@ -155,7 +155,8 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
         first = np.array([cheap.curve.first()])
         told = cheap.curve.take(first).joined(told)
         says = tells(cheap).take(first).joined(says)
-    forecast, strange = _of_log(policy, told, says, len(held_out.starts()))
+    from_0 = bool(batch.cost.min() >= 0)
+    forecast, strange = _of_log(policy, told, says, len(held_out.starts()), from_0)
     work.check_log(forecast, strange, batch)
     return work.fitted(policy, forecast, tried, best.curve, nature, (len(batch), n_episodes))
 
@@ -621,7 +622,9 @@ class _Told:
         )
 
 
-def _of_log(policy: Any, told: Curve, says: _Told, n_episodes: int) -> tuple[Forecast, FloatArray]:
+def _of_log(
+    policy: Any, told: Curve, says: _Told, n_episodes: int, costs_from_0: bool
+) -> tuple[Forecast, FloatArray]:
     """Forecast of a policy that was set by a curve, and shares of what is not known `[B]`.
 
     Intervals are wider by what becomes of it if what the log does not know is the worst, and the
@@ -640,9 +643,10 @@ def _of_log(policy: Any, told: Curve, says: _Told, n_episodes: int) -> tuple[For
     def beyond(more: FloatArray) -> FloatArray:
         return np.maximum(shares @ more, 0.0)
 
+    lowest = 0.0 if costs_from_0 else -np.inf
     found = replace(
         found,
-        cost_low=found.cost_low - beyond(held.cost - says.best.cost),
+        cost_low=np.maximum(found.cost_low - beyond(held.cost - says.best.cost), lowest),
         cost_high=found.cost_high + beyond(says.worst.cost - held.cost),
         reward_low=found.reward_low - beyond(held.reward - says.worst.reward),
         reward_high=found.reward_high + beyond(says.best.reward - held.reward),

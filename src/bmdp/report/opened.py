@@ -15,6 +15,7 @@ from bmdp.data.encoder import without_encoder
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError, StoreError
 from bmdp.policies import BudgetedPolicy, CalibratedPolicy, load_policy
+from bmdp.policies.portfolio import LogCertificate
 from bmdp.storage import POLICY, SPEC
 
 if TYPE_CHECKING:
@@ -247,9 +248,10 @@ def environment_of(
     if isinstance(env, EnvSpec):
         return find_spec(env)
     config = own if env is None else EnvConfig(env)
-    if config is None and isinstance(policy, CalibratedPolicy):
-        config = EnvConfig(policy.certificate.env)
-        for name, value in json.loads(policy.certificate.settings).items():
+    promise = policy.certificate if isinstance(policy, CalibratedPolicy) else None
+    if config is None and promise is not None and not isinstance(promise, LogCertificate):
+        config = EnvConfig(promise.env)
+        for name, value in json.loads(promise.settings).items():
             # Those of the registration, which it has anyway.
             if name != "max_episode_steps" and not str(value).startswith("<"):
                 config = with_env_setting(config, f"env.{name}={json.dumps(value)}")

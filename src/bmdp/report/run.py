@@ -17,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.envs import ENV_IDS, known_frontier
 from bmdp.frontier import Frontier
 from bmdp.policies import CalibratedPolicy
-from bmdp.policies.portfolio import Certificate
+from bmdp.policies.portfolio import Certificate, LogCertificate
 from bmdp.report import dial
 from bmdp.report.curves import (
     ALONE,
@@ -282,6 +282,13 @@ def _tables(opened: Opened, found: Measured | None, prefix: str) -> Iterator[Tab
             Column("cost at most", held.cost_high.tolist(), ".4g", "cost_high"),
             Column("mean reward", held.reward_mean.tolist(), ".4g", "reward_mean"),
         ]
+        if isinstance(held, LogCertificate):
+            needed = held.needed_episodes.tolist()
+            columns += [
+                Column("effective episodes", held.effective_episodes.tolist(), ",.0f", "effective"),
+                Column("unknown decisions", held.outside_share.tolist(), ".1%", "outside"),
+                Column("episodes for a close bound", needed, ",.0f", "needed"),
+            ]
         title = "Calibration: what each member costs"
         yield Table(f"{prefix}-calibration", title, columns, _line(held))
     if opened.batch is not None:
