@@ -4,9 +4,10 @@
 
 *Finite*: a random model of 8 states, 3 actions and 6 steps. *Stock*: 30 days of stock-keeping.
 *Corridors* and *slot-filling*: the paper's tasks, continuous states. A policy is learned once, by
-`bmdp.fit` from a log of random episodes (the best candidate that is no mean of two). Each repetition draws another log and certifies the policy
-by it. A certificate *holds* if the true cost of every member is at most its bound: then every
-budget is kept. Truths are computed, or means of many played episodes.
+`bmdp.fit` from a log of random episodes (the best candidate that is no mean of two). Each
+repetition draws another log and certifies the policy by it. A certificate *holds* if the true cost
+of every member is at most its bound: then every budget is kept. Truths are means of many played
+episodes.
 
 *Wide* logs play at random. *Narrow* ones play the safest member, and a random action once in ten
 steps: they know little of what dearer members do. *Refused* are logs of which `certify` says that
