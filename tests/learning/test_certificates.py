@@ -128,7 +128,9 @@ def test_parts_that_disagree_or_drift_raise_the_bound():
     apart = np.array([[0.5], [1.5], [0.5], [1.5], [1.0]]) + costs.mean() - 1.0
     lower = np.full((5, 1), costs.mean() - 0.3)
     assert upper_bounds(Told(costs, apart), 0.05, largest=0.0).high[0] > plain + 0.2
-    assert upper_bounds(Told(costs, lower), 0.05, largest=0.0).high[0] == pytest.approx(plain + 0.3)
+    assert upper_bounds(Told(costs, lower), 0.05, largest=0.0).high[0] == pytest.approx(
+        plain + 0.3 / (5 ** (1 / 3) - 1)
+    )
 
 
 # Policies
@@ -277,7 +279,7 @@ def test_progress_is_told():
     told = []
     certify(dial(), log(200), gamma=GAMMA, progress=lambda done, n: told.append((done, n)))
     assert told[0][0] == 0
-    assert told[-1] == (12, 12)
+    assert told[-1] == (7, 7)
 
 
 def test_the_same_seed_gives_the_same_certificate():

@@ -20,18 +20,18 @@ steps, and after ten steps nothing is left of a log; these do not.
 *What the log does not know* counts as the worst: a decision that no episode of the half took near
 there, and a row at which an episode is cut off, cost as much as the dearest rest of an episode that
 was seen, or as `worst_cost` says. A member is not certified, and never played, if its bound is that
-high, or if more than a twentieth of its episodes come to such a decision: nobody saw how bad that
-may be. So a narrow log promises little, and refuses where it can promise nothing.
+high, less a tenth, or if more than a twentieth of its episodes come to such a decision: nobody saw
+how bad that may be. So a narrow log promises little, and refuses where it can promise nothing.
 
 *The bound* of a member is its estimate, and
 
     q s (1 + skewness of the episodes) + drift,
 
 where s adds up two errors, as independent ones do: that of a mean of episodes, and that of the mean
-of five parts of the log, each of which learns its own values and weights; q is a quantile of
-Student's distribution, with as few degrees of freedom as episodes of great weight leave; and
-*drift* is how far the estimate moves between a fifth of the log and all of it, for as much of a
-bias may be left.
+of five parts of the log, each of which learns its own values and weights from one half and judges
+by the other; q is a quantile of Student's distribution, with as few degrees of freedom as episodes
+of great weight leave; and *drift* is the bias that may be left, by how far the estimate moves
+between a fifth of the log and all of it, if it shrinks with the cube root of the episodes.
 A cost that was never seen may still occur: no bound is closer to its estimate than the dearest row
 times log(1 / chance) over the number of effective episodes, as for a share of which no case was
 seen. Each of K members may fail with probability (1 - confidence) / K.
@@ -76,6 +76,7 @@ from bmdp.randomness import named_generator
 LEAST_EPISODES = 100
 """A certificate needs so many episodes at least: each of ten halves of fifths has ten."""
 
+_TREES = 10  # for each action
 _PARTS = 5  # of the log, each of which is evaluated by itself
 _SEEN = 1.0  # episodes that make an action known
 _FILLED = 10  # rows of each action in a cell, on average, where cells are used
@@ -84,7 +85,8 @@ _LEAST_CHANCE = 1e-3  # of a logged action
 _SETTLED = 1e-4  # change of weights, relative to the largest
 _CHUNK = 16_384  # states at which a policy is asked at a time
 _LOST = 0.05  # share of episodes that may come to what is not known
-_CLOSE = 0.1  # of the worst cost: a bound that is so close to its estimate is a good one
+_CLOSE = 0.1  # of the worst cost: bounds so close to their estimate are good, to it of no use
+_REST = 1 / (_PARTS ** (1 / 3) - 1)  # of the drift, that may be left
 _FEW = 30  # effective episodes that a good bound needs
 
 
@@ -137,7 +139,7 @@ def certify(  # noqa: PLR0913
         return EncodedPolicy(certify(policy.policy, batch, **how), policy.encoder)
     members = members_of(policy)
     log = _Log.of(batch, gamma, worst_cost, seed)
-    n_fits = 2 * (1 + _PARTS) * len(members.policies)
+    n_fits = (2 + _PARTS) * len(members.policies)
     report = counter(progress, n_fits)
     report(0)
     scores = [
@@ -151,7 +153,7 @@ def certify(  # noqa: PLR0913
     outside = joined.outside.mean(axis=0).clip(0.0, 1.0)
     needed = _needed(found, outside, log)
     is_known = outside <= (_LOST if worst_cost is None else 1.0)
-    kept = np.flatnonzero((found.high < log.worst[1]) & is_known)
+    kept = np.flatnonzero((found.high < (1 - _CLOSE) * log.worst[1]) & is_known)
     if len(kept) == 0:
         _refuse(found, outside, needed, log)
     certificate = LogCertificate(
@@ -402,22 +404,30 @@ class _Scores(NamedTuple):
 def _scores_of(policy: Any, inner: FloatArray, log: _Log, device: str, report: Any) -> _Scores:
     """Scores of the members of one policy."""
     asked = _ask(policy, inner, log)
-    whole = _judged(asked, log, np.arange(len(log.batch)), device, report)
+    everything = np.arange(len(log.batch))
+    whole = _judged(asked, log, everything, log.halves(everything), device, report)
     by_parts = [
-        _judged(asked, log, rows, device, report).told[:, :, 1].mean(axis=0) for rows in log.parts()
+        _judged(asked, log, rows, log.halves(rows)[:1], device, report).told[:, :, 1].mean(axis=0)
+        for rows in log.parts()
     ]
     return whole._replace(by_parts=np.array(by_parts))
 
 
-def _judged(asked: _Asked, log: _Log, rows: IntArray, device: str, report: Any) -> _Scores:
-    """Scores by some rows: each half of their episodes by what the other half teaches."""
+def _judged(
+    asked: _Asked,
+    log: _Log,
+    rows: IntArray,
+    halves: Sequence[tuple[IntArray, IntArray]],
+    device: str,
+    report: Any,
+) -> _Scores:
+    """Scores by some rows: those of each half of their episodes by what the other half teaches."""
     episodes, which = np.unique(log.episode[rows], return_inverse=True)
-    place = np.full(len(log.first), -1)
-    place[episodes] = np.arange(len(episodes))
     n, n_members = len(episodes), asked.chance.shape[1]
     told, weight = np.zeros((n, n_members, 2)), np.zeros((n, n_members))
     outside = np.zeros((n, n_members))
-    for learned, judging in log.halves(rows):
+    is_judged = np.zeros(n, np.bool_)
+    for learned, judging in halves:
         values = _Values.of(asked, log, learned, rows, device)
         ratio = asked.chance[rows] * values.known[:, None] / values.chance[:, None]
         more = _marginal(asked, log, rows, np.isin(rows, learned), ratio)
@@ -434,7 +444,9 @@ def _judged(asked: _Asked, log: _Log, rows: IntArray, device: str, report: Any) 
         np.add.at(told, which[mine], score[mine])
         np.add.at(outside, which[mine], lost[mine])
         np.maximum.at(weight, which[mine], rho[mine])
+        is_judged[which[mine]] = True
         report(1)
+    told, weight, outside = (column[is_judged] for column in (told, weight, outside))
     return _Scores(told, weight, outside, np.empty((0, n_members)))
 
 
@@ -453,7 +465,7 @@ class _Values(NamedTuple):
     ) -> _Values:
         batch, n_members = asked.batch, asked.chance.shape[1]
         discounts = log.gamma, log.gamma
-        model = TableModel() if _is_filled(log, len(learned), 1) else ForestModel()
+        model = TableModel() if _is_filled(log, len(learned), 1) else ForestModel(_TREES)
         how = (discounts, log.seed, device, asked.schedule, np.inf, _SEEN, log.worst)
         learned_from = batch.take(learned)
         evaluated = evaluate_policy(asked.policy, learned_from, Terms(model, asked.heads, *how))
@@ -616,7 +628,7 @@ def upper_bounds(scores: Any, chance: float, *, largest: float) -> Bounds:
     by_parts: FloatArray = scores.by_parts
     of_parts = by_parts.std(axis=0, ddof=1) / np.sqrt(len(by_parts))
     error = np.hypot(deviation / np.sqrt(n), of_parts)
-    drift = np.abs(estimate - by_parts.mean(axis=0))
+    drift = _REST * np.abs(estimate - by_parts.mean(axis=0))
     quantile = stdtrit(degrees, 1 - chance)
     quantile = quantile + skewness * (1 + 2 * quantile**2) / (6 * np.sqrt(n))
     weight: FloatArray = scores.weight
