@@ -30,8 +30,16 @@ from bmdp.learn import (
     fitted_evaluation,
 )
 from bmdp.models import KernelModel, TableModel
-from bmdp.policies import ExploringPolicy, HullPolicy, RandomBudgetedPolicy, TabularQ
+from bmdp.policies import (
+    ExploringPolicy,
+    HullPolicy,
+    MultiplierPolicy,
+    PriceDial,
+    RandomBudgetedPolicy,
+    TabularQ,
+)
 from bmdp.policies.policy import Options
+from bmdp.policies.portfolio import Portfolio
 from problems import FloatTable
 
 GRID = np.linspace(0, 2, 11)
@@ -669,7 +677,7 @@ class OnlyAtAll(HullPolicy):
         (POLICY, LOG, {"budgets": [-1.0]}, BudgetError, r"got -1 at \[0\]"),
         (POLICY, LOG, {"budgets": []}, BudgetError, "at least one budget"),
         (POLICY, LOG, {"seed": -1}, ConfigError, "seed must be a whole number from 0 on"),
-        (ByEpisode(), LOG, {}, PolicyError, "one-step form at each step; ByEpisode has none"),
+        (ByEpisode(), LOG, {}, PolicyError, "one-step form at each step.* ByEpisode is neither"),
         (RandomBudgetedPolicy(3, 0.0, 2.0), LOG, {}, PolicyError, "does not say with which"),
         (
             HullPolicy(TabularQ(*np.zeros((2, 4, 3, 11))), GRID),
@@ -713,13 +721,15 @@ def test_weights_need_probabilities():
 
 def test_probabilities_that_were_not_logged_are_shares_of_a_table():
     log = uniform_log(MODEL, 400, seed=0)
-    found = with_probabilities(changed(log, probability=None), seed=0).probability
+    batch, off = with_probabilities(changed(log, probability=None), seed=0)
+    found = batch.probability
+    assert off < 0.1
     for state in np.unique(log.state):
         own = log.state[:, 0] == state
         for action in range(MODEL.n_actions):
             taken = log.action[own] == action
             np.testing.assert_allclose(found[own][taken], taken.mean(), atol=1e-6)
-    assert with_probabilities(log, seed=0) is log
+    assert with_probabilities(log, seed=0)[0] is log
 
 
 def test_a_doubly_robust_estimate_is_less_noisy_than_weights_alone():
@@ -773,3 +783,58 @@ def test_a_doubly_robust_estimate_needs_episodes_in_both_halves():
 def test_an_unknown_method_is_refused():
     with pytest.raises(ConfigError, match="method must be one of fitted, importance"):
         evaluate_offline(POLICY, LOG, gamma=0.9, budgets=[1.0], seed=0, method="guess")
+
+
+# What the log leaves open
+
+
+def careful(n=400):
+    """Risks are taken in state 0 alone, where they are free; in state 1 they would cost 1."""
+    rng = np.random.default_rng(0)
+    state = rng.integers(2, size=n)
+    action = np.where(state == 0, rng.integers(2, size=n), 0)
+    cost = (rng.random(n) < 0.05).astype(float)  # of something else
+    last = np.ones(n, bool)
+    numbers = {"episode": np.arange(n), "step": np.zeros(n, int), "n_actions": 2}
+    return TransitionBatch(state, action, 1.0 * action, cost, state, last, **numbers)
+
+
+@all_methods
+def test_intervals_allow_for_what_a_careful_log_does_not_know(method):
+    """A policy that takes the risk everywhere costs 0.525: half of the time nobody knows."""
+    q_r = np.broadcast_to([0.0, 1.0], (2, 2))[..., None].repeat(11, axis=2)
+    policy = HullPolicy(FloatTable(q_r, np.zeros_like(q_r)), GRID)
+    asked = {"gamma": 1.0, "budgets": [1.0], "seed": 0} | method
+    found = evaluate_offline(policy, careful(), **asked)
+    assert found.outside_share[0] == pytest.approx(0.5, abs=0.06)
+    assert found.cost_high[0] >= 0.525
+    assert found.cost_low[0] <= 0.1
+    rows = careful().state[list(found.outside_rows), 0]
+    assert len(rows) == 10
+    assert (rows == 1).all()
+
+
+def test_a_policy_that_keeps_to_the_log_leaves_nothing_open():
+    policy = HullPolicy(FloatTable(*np.zeros((2, 2, 2, 11))), GRID)
+    asked = {"gamma": 1.0, "budgets": [1.0], "seed": 0, "n_bootstrap": 0}
+    found = evaluate_offline(policy, careful(), **asked, **FITTED)
+    assert (found.outside_share[0], found.outside_rows) == (0.0, ())
+
+
+@all_methods
+def test_carried_prices_are_evaluated_as_the_coin_that_they_are(method):
+    """By exact values of each price, mixed by what they were said to cost."""
+    prices = np.array([4.0, 0.0])
+    shape = (*MODEL.shape, 2)
+    q_r, q_c = (np.broadcast_to(t[..., None], shape) for t in (MODEL.reward, MODEL.cost))
+    dial = PriceDial(FloatTable(q_r, q_c), prices)
+    policy = MultiplierPolicy(dial, high=1.0, costs=[0.0, 1.0], rewards=[0.0, 1.0])
+    log = uniform_log(MODEL, 2_000, seed=4)
+    asked = {"gamma": 0.9, "seed": 0, "n_bootstrap": 0} | method
+    found = evaluate_offline(policy, log, budgets=[0.0, 0.25, 1.0], **asked)
+    alone = evaluate_offline(dial, log, budgets=[0.0, 1.0], **asked)
+    mixed = 0.75 * alone.cost[0] + 0.25 * alone.cost[1]
+    np.testing.assert_allclose(found.cost, [alone.cost[0], mixed, alone.cost[1]], rtol=1e-6)
+    members = Portfolio((dial,), [0, 0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0])
+    same = evaluate_offline(members, log, budgets=[0.0, 0.25, 1.0], **asked)
+    np.testing.assert_allclose(same.reward, found.reward, rtol=1e-6)

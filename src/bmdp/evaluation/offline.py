@@ -31,6 +31,10 @@ before the first step,
 
 Values for an episode are learned from other episodes: those of the other half.
 
+*Support.* A decision that no episode took near there is not known to the log. Intervals are wider
+by what becomes of the policy if the rest of the episode is then the worst, and the best, that was
+seen, and `outside_share` says how often that is met.
+
 *Intervals.* All methods are repeated with as many whole episodes as there are, drawn with
 replacement (the bootstrap). With the deviation s of what the repeats say an interval is
 
@@ -49,7 +53,7 @@ what the log does not hold, that a rare cost has not occurred.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -57,7 +61,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from bmdp.arrays import FloatArray, IntArray, freeze_columns
+from bmdp.arrays import FloatArray, IntArray, freeze_columns, rows_at
 from bmdp.checks import require_choice, require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.encoder import without_encoder
@@ -66,7 +70,10 @@ from bmdp.envs.episodes import OnPlayed, counter
 from bmdp.errors import ConfigError, DataError, PolicyError
 from bmdp.evaluation.rollouts import checked_budgets
 from bmdp.evaluation.statistics import simultaneous_confidence
+from bmdp.frontier import Mixtures, best_mixtures
 from bmdp.policies.policy import BudgetedPolicy, Options, SteppedPolicy, run_with_policy
+from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
+from bmdp.policies.prices import MultiplierPolicy
 from bmdp.randomness import EpisodeStreams, named_generator, stream_key
 
 if TYPE_CHECKING:
@@ -81,6 +88,8 @@ _REPEATS = {"fitted": 50, "importance": 1_000, "doubly-robust": 1_000}
 _HALVES = 2  # of the episodes: values for one are learned from the other
 _TOGETHER = 50  # repeats by weights that are made at once
 _FEW = 10  # rows for each different state, on average, where states are few
+_SEEN = 1.0  # episodes that make an action known
+_N_ROWS = 10  # of what the log does not know, that are told
 _CHUNK = 16_384  # states at which a policy is asked at a time
 _UNFIT = (IndexError, RuntimeError, TypeError, ValueError)  # of a policy at foreign states
 
@@ -117,6 +126,9 @@ class OfflineEvaluation:
     n_bootstrap: int  # repeats for the intervals
     confidence: float  # of each interval by itself
     seed: int  # of all that is random
+    outside_share: FloatArray  # [B], of episodes that come to a decision the log does not know
+    outside_rows: tuple[int, ...]  # some rows of the log at whose states that happens
+    probability_error: float  # of estimated probabilities (`calibration_error`); NaN if logged
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
@@ -147,7 +159,8 @@ def evaluate_offline(  # noqa: PLR0913
     """Returns what a policy will earn and pay at each budget, told from logged episodes.
 
     Args:
-        policy: one whose probabilities are known: what a learner returned, or a `HullPolicy`.
+        policy: one whose probabilities are known: what `bmdp.fit` or a learner returned, or a
+            `HullPolicy`.
         batch: whole episodes that had no part in choosing the policy. To "importance", nothing
             more comes after one that was cut off.
         gamma: discount of rewards, and of costs if these have none of their own.
@@ -196,40 +209,33 @@ def evaluate_offline(  # noqa: PLR0913
     require_count("n_paths", n_paths, 1)
     require_count("workers", workers, 1)
     policy = without_encoder(policy)
-    asked = _checked(policy, batch, budgets)
-    batch = batch if method == "fitted" else with_probabilities(batch, seed)
+    played = _played(policy, budgets)
+    _check_states(played, batch)
+    off = np.nan
+    if method != "fitted":
+        batch, off = with_probabilities(batch, seed)
     log = logged_episodes(batch, needs_steps=method != "fitted")
     if n_repeats and len(log) < 2:
         raise DataError(
             "intervals need at least 2 episodes, which are drawn again and again; the batch has "
             "1. Give more of them, or n_bootstrap=0."
         )
-    report = counter(progress, 1 + n_repeats)
-    if method != "fitted":
-        settings: dict[str, Any] = {"discounts": discounts, "budgets": asked, "seed": seed}
-        values = None
-        if method == "doubly-robust":
-            from bmdp.learn.evaluation import Terms, grid_of
-
-            terms = Terms(model, grid_of(policy, n_budgets), discounts, seed, device, schedule)
-            values = values_of_halves(policy, log, terms)
-        weighted = weighted_episodes(policy, log, n_paths=n_paths, values=values, **settings)
-        effective = weighted.effective_episodes()
-        found = repeat_weighted(weighted, log, n_repeats, seed, report)
-    else:
-        settings = {"gamma": gamma, "cost_gamma": cost_gamma, "budgets": asked, "model": model}
-        settings |= {"device": device, "schedule": schedule, "n_budgets": n_budgets}
-        effective = np.full(len(asked), float(len(log)))
-        found = repeat_fitted(policy, Fits(log, settings, seed), n_repeats, workers, report)
+    report = counter(progress, (1 + n_repeats) * len(played.policies))
+    how = _How(discounts, seed, model, device, schedule, n_budgets, n_paths, workers)
+    told = [
+        _told(one, inner, log, method, how, n_repeats, report)
+        for one, inner in zip(played.policies, played.inner, strict=True)
+    ]
+    found, effective, left_open, rows = played.mixed(told)
     (reward, cost), ends = found[0].T, interval_ends(found, effective, confidence)
     return OfflineEvaluation(
-        budgets=asked,
+        budgets=played.budgets,
         reward=reward,
-        reward_low=ends[0, :, 0],
-        reward_high=ends[1, :, 0],
+        reward_low=ends[0, :, 0] - left_open.less[:, 0],
+        reward_high=ends[1, :, 0] + left_open.more[:, 0],
         cost=cost,
-        cost_low=ends[0, :, 1],
-        cost_high=ends[1, :, 1],
+        cost_low=ends[0, :, 1] - left_open.less[:, 1],
+        cost_high=ends[1, :, 1] + left_open.more[:, 1],
         effective_episodes=effective,
         method=method,
         n_episodes=len(log),
@@ -237,7 +243,208 @@ def evaluate_offline(  # noqa: PLR0913
         n_bootstrap=int(n_repeats),
         confidence=confidence,
         seed=int(seed),
+        outside_share=left_open.share,
+        outside_rows=rows,
+        probability_error=float(off),
     )
+
+
+class _How(NamedTuple):
+    """Settings of an evaluation."""
+
+    discounts: tuple[float, float]
+    seed: int
+    model: Regressor | None
+    device: str
+    schedule: Schedule | None
+    n_budgets: int
+    n_paths: int
+    workers: int
+
+    def terms(self, policy: SteppedPolicy) -> Terms:
+        """Those of fitted values."""
+        from bmdp.learn.evaluation import Terms, grid_of
+
+        grid = grid_of(policy, self.n_budgets)
+        return Terms(self.model, grid, self.discounts, self.seed, self.device, self.schedule)
+
+
+class _Open(NamedTuple):
+    """What the log leaves open at each of `B` budgets: shares of episodes, and how much it is."""
+
+    share: FloatArray  # [B]
+    less: FloatArray  # [B, 2], by which reward and cost may be less than fitted values say
+    more: FloatArray  # [B, 2], by which they may be more
+
+
+class _Told(NamedTuple):
+    """What a log says of one policy."""
+
+    found: FloatArray  # [1 + R, B, 2], reward and cost, and of each repeat
+    effective: FloatArray  # [B]
+    left_open: _Open
+    rows: tuple[int, ...]  # at which it does what the log does not know
+
+
+@dataclass(frozen=True, eq=False)
+class _Played:
+    """Policies that are played at budgets, as shares of members: those that a coin chooses from."""
+
+    budgets: FloatArray  # [B], asked
+    policies: tuple[SteppedPolicy, ...]
+    inner: tuple[FloatArray, ...]  # budgets of each policy's members
+    shares: FloatArray | None = None  # [B, M], of all members; None for budgets as they are
+
+    def mixed(self, told: Sequence[_Told]) -> tuple[FloatArray, FloatArray, _Open, tuple[int, ...]]:
+        """Repeats, effective episodes, and what is left open, at the budgets asked."""
+        rows = tuple(dict.fromkeys(row for one in told for row in one.rows))[:_N_ROWS]
+        if self.shares is None:
+            return told[0].found, told[0].effective, told[0].left_open, rows
+        found = np.einsum("bm,rmk->rbk", self.shares, _joined([one.found for one in told], 1))
+        each = _joined([one.effective for one in told], 0)
+        effective = np.where(self.shares > 0, each, np.inf).min(axis=1)
+        parts = zip(*(one.left_open for one in told), strict=True)
+        left_open = _Open(*(self.shares @ _joined(part, 0) for part in parts))
+        return found, effective, left_open, rows
+
+
+def _joined(parts: Sequence[FloatArray], axis: int) -> FloatArray:
+    return np.concatenate(list(parts), axis=axis)
+
+
+def _played(policy: Any, budgets: ArrayLike) -> _Played:
+    """What is played at budgets `[B]`.
+
+    Raises:
+        BudgetError: if the policy does not take one.
+        PolicyError: if it has no one-step form, and is no coin between members that have.
+    """
+    policy = policy.portfolio if isinstance(policy, CalibratedPolicy) else policy
+    if isinstance(policy, MultiplierPolicy) and len(policy.costs):
+        inner = np.arange(len(policy.costs), dtype=np.float64)
+        asked = checked_budgets("budgets", budgets, policy)
+        shape = len(asked), len(inner)
+        costs, rewards = (np.broadcast_to(v, shape) for v in (policy.costs, policy.rewards))
+        chosen = best_mixtures(costs, rewards, np.minimum(asked, policy.high))
+        return _Played(asked, (policy.dial,), (inner,), _shares(chosen, len(inner)))
+    if isinstance(policy, Portfolio):
+        asked = checked_budgets("budgets", budgets, policy)
+        order = np.argsort(policy.which, kind="stable")
+        members = [policy.budgets[policy.which == n] for n in range(len(policy.policies))]
+        shares = _shares(policy.mixtures(asked), len(order))[:, order]
+        return _Played(asked, cast(Any, policy.policies), tuple(members), shares)
+    if not hasattr(policy, "at_step"):
+        raise PolicyError(
+            "evaluate_offline needs a policy with a one-step form at each step, or a coin between "
+            f"some at the start; {type(policy).__name__} is neither."
+        )
+    asked = checked_budgets("budgets", budgets, cast(BudgetedPolicy, policy))
+    return _Played(asked, (policy,), (asked,))
+
+
+def _shares(chosen: Mixtures[Any], n_members: int) -> FloatArray:
+    """Shares of members `[B, M]`, given which two are mixed at each budget."""
+    found, rows = np.zeros((len(chosen.lower), n_members)), np.arange(len(chosen.lower))
+    np.add.at(found, (rows, chosen.lower), 1 - chosen.p_upper)
+    np.add.at(found, (rows, chosen.upper), chosen.p_upper)
+    return found
+
+
+def _told(  # noqa: PLR0913
+    policy: SteppedPolicy,
+    asked: FloatArray,
+    log: LoggedEpisodes,
+    method: Method,
+    how: _How,
+    n_repeats: int,
+    report: Callable[[int], None],
+) -> _Told:
+    """What a log says of one policy at budgets `[B]`."""
+    open_by, rows = what_is_open(policy, log.batch, asked, how.terms(policy))
+    if method == "fitted":
+        gamma, cost_gamma = how.discounts
+        settings: dict[str, Any] = {"gamma": gamma, "cost_gamma": cost_gamma, "budgets": asked}
+        settings |= {"model": how.model, "device": how.device, "schedule": how.schedule}
+        settings |= {"n_budgets": how.n_budgets}
+        effective = np.full(len(asked), float(len(log)))
+        fits = Fits(log, settings, how.seed)
+        return _Told(
+            repeat_fitted(policy, fits, n_repeats, how.workers, report), effective, open_by, rows
+        )
+    values = None
+    if method == "doubly-robust":
+        values = values_of_halves(policy, log, how.terms(policy))
+    settings = {"discounts": how.discounts, "budgets": asked, "seed": how.seed, "values": values}
+    weighted = weighted_episodes(policy, log, n_paths=how.n_paths, **settings)
+    found = repeat_weighted(weighted, log, n_repeats, how.seed, report)
+    return _Told(found, weighted.effective_episodes(), open_by, rows)
+
+
+def what_is_open(
+    policy: SteppedPolicy, batch: TransitionBatch, budgets: FloatArray, terms: Terms
+) -> tuple[_Open, tuple[int, ...]]:
+    """What a log leaves open about a policy, and rows at whose states it does what is not known.
+
+    A decision is not known that no episode took near there. The share of episodes that come to one
+    is told by fitted values of an indicator, and what it may amount to by those that suppose that
+    the rest of the episode is the worst, or the best, that was seen.
+    """
+    from bmdp.learn.evaluation import evaluate_policy, first_rows
+    from bmdp.learn.natures import extremes_to_go
+    from bmdp.models import ForestModel, TableModel
+
+    starts = first_rows(batch)
+    terms = terms._replace(model=TableModel() if _are_few(batch) else ForestModel())
+    states, masks = batch.state[starts], rows_at(batch.available, starts)
+    within = np.minimum(budgets, policy.budget_range[1])
+
+    def supposed(rows: TransitionBatch, outside: tuple[float, float] | None) -> FloatArray:
+        asked = terms._replace(support=_SEEN, outside=outside)
+        found = evaluate_policy(policy, rows, asked).worth(states, within, masks)
+        mean: FloatArray = found.mean(axis=0)
+        return mean
+
+    evaluated = evaluate_policy(policy, batch, terms._replace(support=_SEEN))
+    rows = _unknown_rows(policy, batch, within, evaluated)
+    nothing = np.zeros((len(budgets), 2))
+    if len(rows) == 0:
+        return _Open(nothing[:, 0], nothing, nothing), ()
+    columns: dict[str, Any] = dict(batch.to_arrays())
+    columns |= {"reward": np.zeros(len(batch)), "cost": np.zeros(len(batch))}
+    free = TransitionBatch(**columns, n_actions=batch.n_actions)
+    share = supposed(free, (1.0, 1.0))[:, 0].clip(0.0, 1.0)
+    if not share.any():
+        return _Open(share, nothing, nothing), rows
+    ends = [extremes_to_go(batch, discount) for discount in terms.discounts]
+    (worst, fair), (worst_c, fair_c) = ends[0], ends[1]
+    plain = evaluated.worth(states, within, masks).mean(axis=0)
+    bad = supposed(batch, (worst[0], worst_c[1])) - plain  # less reward, more cost
+    good = supposed(batch, (fair[0], fair_c[1])) - plain
+    less = np.maximum(np.column_stack((-bad[:, 0], -good[:, 1])), 0.0)
+    more = np.maximum(np.column_stack((good[:, 0], bad[:, 1])), 0.0)
+    return _Open(share, less, more), rows
+
+
+def _unknown_rows(
+    policy: SteppedPolicy, batch: TransitionBatch, budgets: FloatArray, evaluated: Evaluated
+) -> tuple[int, ...]:
+    """Some rows of the log at whose states a policy does what the log does not know."""
+    steps = np.zeros(len(batch), np.int64) if batch.step is None else batch.step
+    found: list[int] = []
+    for step in np.unique(steps):
+        everyone = np.flatnonzero(steps == step)
+        for rows in np.split(everyone, range(_CHUNK, len(everyone), _CHUNK)):
+            masks = rows_at(batch.available, rows)
+            given = () if masks is None else (masks,)
+            options = policy.at_step(int(step)).options_at(batch.state[rows], budgets, *given)
+            known = evaluated.known(batch.state[rows], masks)
+            played = options.action.reshape(len(rows), -1)
+            likely = options.probability.reshape(len(rows), -1) > 0
+            is_known = np.take_along_axis(known, played, axis=1) | ~likely
+            found += rows[~is_known.all(axis=1)].tolist()
+            if len(found) >= _N_ROWS:
+                return tuple(found[:_N_ROWS])
+    return tuple(found)
 
 
 def _check_settings(discounts: tuple[float, float], confidence: float, n_repeats: int) -> None:
@@ -249,14 +456,13 @@ def _check_settings(discounts: tuple[float, float], confidence: float, n_repeats
         raise ConfigError("n_bootstrap must be 0, or at least 2 to have a deviation; got 1.")
 
 
-def _checked(policy: SteppedPolicy, batch: TransitionBatch, budgets: ArrayLike) -> FloatArray:
-    """Returns the budgets `[B]`, if the policy takes them and the states of the batch."""
-    if not hasattr(policy, "at_step"):
-        raise PolicyError(
-            "evaluate_offline needs a policy with a one-step form at each step; "
-            f"{type(policy).__name__} has none."
-        )
-    asked = checked_budgets("budgets", budgets, cast(BudgetedPolicy, policy))
+def _check_states(played: _Played, batch: TransitionBatch) -> None:
+    """Checks that policies take the states of the batch."""
+    for policy, asked in zip(played.policies, played.inner, strict=True):
+        _check_policy(policy, batch, asked)
+
+
+def _check_policy(policy: SteppedPolicy, batch: TransitionBatch, asked: FloatArray) -> None:
     within = np.minimum(asked[:1], policy.budget_range[1])
     try:
         masks = () if batch.available is None else (batch.available[:1],)
@@ -268,7 +474,6 @@ def _checked(policy: SteppedPolicy, batch: TransitionBatch, budgets: ArrayLike) 
             f"the policy cannot act on the states of the batch, of shape [{batch.state_size}] and "
             f"type {batch.state.dtype}; {type(policy).__name__} said: {error}"
         ) from error
-    return asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,23 +541,40 @@ def logged_episodes(batch: TransitionBatch, *, needs_steps: bool) -> LoggedEpiso
     return LoggedEpisodes(batch, row, first, length)
 
 
-def with_probabilities(batch: TransitionBatch, seed: int) -> TransitionBatch:
+def with_probabilities(batch: TransitionBatch, seed: int) -> tuple[TransitionBatch, float]:
     """Returns a batch with the probabilities of its actions, estimated if they were not logged.
 
     States are few if there are at most a tenth as many as rows: then they are shares of a table.
+    With them comes their `calibration_error`, NaN if they were logged: half of the episodes tell
+    how well those fit that are estimated from the other half.
     """
     if batch.probability is not None:
-        return batch
-    from bmdp.models.support import Support
+        return batch, np.nan
+    from bmdp.models.support import Support, calibration_error
 
     states = np.asarray(batch.state, np.float64)
     episodes = np.arange(len(batch)) if batch.episode is None else batch.episode
-    is_table = _FEW * len(np.unique(states, axis=0)) <= len(batch)
-    how: dict[str, Any] = {"least": 1, "is_table": is_table, "seed": seed}
-    support = Support.of(states, batch.action, episodes, batch.n_actions, **how)
-    chances = support.probabilities(states)[np.arange(len(batch)), batch.action]
+    how: dict[str, Any] = {"least": 1, "is_table": _are_few(batch), "seed": seed}
+
+    def support(rows: IntArray) -> Support:
+        told = states[rows], batch.action[rows], episodes[rows]
+        return Support.of(*told, batch.n_actions, **how)
+
+    numbers = np.unique(episodes, return_inverse=True)[1]
+    first, second = (np.flatnonzero(numbers % 2 == half) for half in range(2))
+    off = np.nan
+    if len(first) and len(second):
+        off = calibration_error(support(first).probabilities(states[second]), batch.action[second])
+    everyone = np.arange(len(batch))
+    chances = support(everyone).probabilities(states)[everyone, batch.action]
     columns: dict[str, Any] = batch.to_arrays() | {"probability": np.clip(chances, 1e-6, 1.0)}
-    return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=batch.state_names)
+    names = batch.state_names
+    return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=names), off
+
+
+def _are_few(batch: TransitionBatch) -> bool:
+    """Whether states are so few that a table of them is filled."""
+    return _FEW * len(np.unique(batch.state, axis=0)) <= len(batch)
 
 
 class Values(NamedTuple):

@@ -145,7 +145,9 @@ def fitted_evaluation(  # noqa: PLR0913
 
 
 def grid_of(policy: SteppedPolicy, n_budgets: int) -> FloatArray:
-    """An even grid of budgets over the range of a policy."""
+    """An even grid of budgets over the range of a policy; of prices, their numbers."""
+    if isinstance(policy, PriceDial):
+        return np.arange(len(policy.prices), dtype=np.float64)
     low, high = policy.budget_range
     return np.linspace(low, high if high > low else low + 1, n_budgets)
 

@@ -144,3 +144,22 @@ def _episodes(
         pairs = np.unique((group.astype(np.int64) * n_actions + actions) * n_episodes + episode)
         found += np.bincount(pairs // n_episodes, minlength=len(found))
     return found.reshape(n_groups, n_actions)
+
+
+def calibration_error(probabilities: FloatArray, actions: IntArray, n_bins: int = 10) -> float:
+    """Returns how far shares of actions are from the probabilities they were forecast with.
+
+    All forecasts `[N, A]` are put into bins by their probability. The expected calibration error is
+    the mean over forecasts of the difference between the mean probability of their bin and the
+    share of it that came true.
+
+    >>> calibration_error(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0, 1]))
+    0.0
+    >>> calibration_error(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0, 1]))
+    0.5
+    """
+    came_true = (actions[:, None] == np.arange(probabilities.shape[1])).ravel()
+    told = probabilities.ravel()
+    bins = np.minimum((told * n_bins).astype(np.int64), n_bins - 1)
+    off = np.bincount(bins, told - came_true, minlength=n_bins)
+    return float(np.abs(off).sum() / len(told))
