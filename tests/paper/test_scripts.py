@@ -242,3 +242,17 @@ def test_frozen_lake_costs_one_for_a_hole_and_pays_one_for_the_other_side():
     steps = [env.step(action) for action in (1, 1, 2, 1, 2, 2)]  # around the holes
     assert [step[4]["cost"] for step in steps] == [0.0] * 6
     assert steps[-1][1] == 1.0
+
+
+def test_treatments_go_from_parquet_to_a_certificate_and_a_page(tmp_path, capsys):
+    words = ["--out", str(tmp_path), "--patients", "300", "--minutes", "0.05", "--whole"]
+    script("examples/treatments.py").main(words)
+    told = capsys.readouterr().out
+    assert "Learned from 1,500 transitions of 300 episodes" in told
+    assert "Promised with confidence 0.95, by a log" in told
+    assert any(f"of 80 gets: {name}" in told for name in ("tablets", "wait"))  # no infusion
+    page = (tmp_path / "pages" / "index.html").read_text()
+    assert "Promised with confidence 0.95, by a log" in page
+    assert "effective episodes" in page
+    promised = json.loads(told.splitlines()[-1])
+    assert promised["smallest"] == min(promised["high"]) > 0

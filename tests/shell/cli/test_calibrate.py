@@ -2,6 +2,7 @@ import json
 
 import gymnasium
 import numpy as np
+import pandas as pd
 import pytest
 
 import bmdp
@@ -215,3 +216,92 @@ def test_an_environment_that_does_not_say_its_costs_needs_their_range(tmp_path, 
 @pytest.mark.parametrize("arguments", [(), ("--out", "x"), ("RUN",), ("RUN", "--episodes", 0)])
 def test_bad_usage(arguments):
     assert run(*arguments).exit_code == 2
+
+
+# By a log
+
+
+def write_log(path, n=300, seed=0):
+    """Calm days and storms; to hurry earns more, and costs more in a storm."""
+    rng = np.random.default_rng(seed)
+    storm, hurry = rng.random(n) < 0.5, rng.random(n) < 0.5
+    columns = {
+        "weather": np.where(storm, "storm", "calm"),
+        "choice": np.where(hurry, "hurry", "wait"),
+        "reward": 1.0 * hurry,
+        "cost": 1.0 * (rng.random(n) < np.where(hurry, np.where(storm, 0.6, 0.1), 0.0)),
+        "terminal": np.ones(n, bool),
+        "episode": np.arange(n),
+    }
+    pd.DataFrame(columns).to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    """A run that was learned from one log, and another log."""
+    folder = tmp_path_factory.mktemp("logged")
+    learned = write_log(folder / "learned.parquet")
+    columns = bmdp.Columns(state="weather", action="choice")
+    bmdp.fit(learned, gamma=1.0, columns=columns, out=folder / "run")
+    return folder / "run", write_log(folder / "later.parquet", 600, seed=1)
+
+
+def test_a_run_is_certified_by_another_log_with_the_columns_and_discount_of_the_run(
+    logged, tmp_path
+):
+    run_folder, later = logged
+    told = found(run_folder, "--data", later, "--out", tmp_path / "safe")
+    assert (told["n_episodes"], told["gamma"], told["confidence"]) == (600, 1.0, 0.95)
+    policy = bmdp.load_policy(tmp_path / "safe")
+    assert policy.action_names == ("hurry", "wait")
+    assert told["smallest_budget"] == policy.policy.certificate.smallest_budget
+    costs = [row["cost"] for row in told["rows"]]
+    highs = [row["promised"] for row in told["rows"]]
+    assert (np.array(highs) > costs).all()
+    assert max(highs) >= 0.35  # what it costs to hurry at all times
+
+
+def test_a_certificate_of_a_log_is_told_in_words(logged, tmp_path):
+    run_folder, later = logged
+    result = run(run_folder, "--data", later, "--out", tmp_path / "safe", "--confidence", 0.9)
+    assert result.exit_code == 0, result.stderr
+    assert "Promised with confidence 0.9, by a log" in result.stdout
+    assert "Not promised: the cost of a single episode" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--env", "corridors"), "--env is of no use here: --data plays nothing"),
+        (("--gamma", 2), "gamma must be"),
+        (("--columns", "action=nothing"), "nothing"),
+        (("--worst-cost", -1), "worst_cost must be"),
+    ],
+)
+def test_bad_words_about_a_log_are_named(logged, tmp_path, words, message):
+    run_folder, later = logged
+    result = run(run_folder, "--data", later, "--out", tmp_path / "safe", *words)
+    assert_is_user_error(result, message)
+
+
+def test_a_log_needs_data(logged, tmp_path):
+    result = run(logged[0], "--gamma", 0.9, "--out", tmp_path / "safe")
+    assert_is_user_error(result, "--gamma is of no use here: it is for --data")
+
+
+def test_a_log_certifies_one_policy(logged, tmp_path):
+    result = run(*[logged[0]] * 2, "--data", logged[1], "--out", tmp_path / "safe")
+    assert_is_user_error(result, "--data certifies one policy; got 2")
+
+
+def test_a_policy_without_a_run_needs_a_discount(logged, tmp_path):
+    result = run(logged[0] / "policy", "--data", logged[1], "--out", tmp_path / "safe")
+    assert_is_user_error(result, "does not say its discount: give --gamma")
+
+
+def test_a_log_that_is_too_small_says_how_many_episodes_it_needs(logged, tmp_path):
+    few = write_log(tmp_path / "few.parquet", 60)
+    result = run(logged[0], "--data", few, "--out", tmp_path / "safe")
+    assert_is_user_error(result, "at least 100 episodes; the log has 60")
+    assert not (tmp_path / "safe").exists()
