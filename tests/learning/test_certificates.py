@@ -220,14 +220,22 @@ class Always:
 
 
 def test_a_careful_log_does_not_certify_risks_that_nobody_took():
+    costs = {"cost": np.arange(400) % 40 == 0}  # of something else
     with pytest.raises(DataError, match=r"certifies no budget.* It needs about .* episodes"):
-        certify(PriceDial(Always(1), [0.0]), careful(), gamma=1.0)
+        certify(PriceDial(Always(1), [0.0]), changed(careful(), **costs), gamma=1.0)
+    safe = certify(PriceDial(Always(0), [0.0]), changed(careful(), **costs), gamma=1.0)
+    assert 0.025 < safe.certificate.cost_high[0] < 0.15
+
+
+def test_a_log_without_costs_does_not_say_how_bad_it_may_be():
+    with pytest.raises(DataError, match=r"no row of the log has a cost.* give worst_cost"):
+        certify(PriceDial(Always(0), [0.0]), careful(), gamma=1.0)
     safe = certify(PriceDial(Always(0), [0.0]), careful(), gamma=1.0, worst_cost=1.0)
-    assert safe.certificate.cost_high[0] < 0.03
+    assert 3 / 400 <= safe.certificate.cost_high[0] < 0.03  # never seen in 400 episodes
 
 
 def test_an_action_that_was_never_taken_is_not_certified():
-    batch = changed(careful(), action=np.zeros(400, int))
+    batch = changed(careful(), action=np.zeros(400, int), cost=np.arange(400) % 40 == 0)
     batch = TransitionBatch(**batch.to_arrays(), n_actions=3)
     with pytest.raises(DataError, match="certifies no budget"):
         certify(PriceDial(Always(2, 3), [0.0]), batch, gamma=1.0)

@@ -263,13 +263,18 @@ class _Log:
         worst, _ = extremes_to_go(whole, gamma)
         if worst_cost is not None:
             worst = worst[0], float(worst_cost)
+        if worst[1] <= 0:
+            raise DataError(
+                "no row of the log has a cost, so it does not say how bad it may be: give "
+                "worst_cost, the most that the rest of an episode can cost."
+            )
         is_cut = ~is_inside & ~whole.terminal
         return cls(whole, nature, gamma, worst, np.cumsum(begins) - 1, first, is_cut, seed)
 
     @property
     def dearest(self) -> float:
-        """The largest cost of a row."""
-        return float(self.batch.cost.max())
+        """The largest cost of a row; if none has any, the worst."""
+        return float(self.batch.cost.max()) or self.worst[1]
 
     @property
     def steps(self) -> IntArray:
