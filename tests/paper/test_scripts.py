@@ -254,5 +254,6 @@ def test_treatments_go_from_parquet_to_a_certificate_and_a_page(tmp_path, capsys
     page = (tmp_path / "pages" / "index.html").read_text()
     assert "Promised with confidence 0.95, by a log" in page
     assert "effective episodes" in page
+    assert "Forecast, from the episodes by which it was calibrated" in page
     promised = json.loads(told.splitlines()[-1])
     assert promised["smallest"] == min(promised["high"]) > 0

@@ -192,8 +192,12 @@ def believed(policy: Any, states: NDArray[Any], budgets: FloatArray) -> FloatArr
     if found is not None:
         mixed = mixtures_at(found.costs, found.rewards, found.budgets)
         return np.stack([mixed.cost.mean(axis=0), mixed.reward.mean(axis=0)])
-    if not isinstance(form, Portfolio):
-        return None
+    return members_means(policy, budgets) if isinstance(form, Portfolio) else None
+
+
+def members_means(policy: Any, budgets: FloatArray) -> FloatArray:
+    """Returns mean costs and rewards `[2, B]` of the members that a portfolio mixes at budgets."""
+    form = first_form(policy)
     chosen, means = form.mixtures(budgets), (form.costs, form.rewards)
     if isinstance(policy, CalibratedPolicy):  # its costs are upper bounds
         means = policy.certificate.cost_mean, policy.certificate.reward_mean

@@ -198,7 +198,11 @@ def _forecast(
             whose = "of the data that were not learned from"
         source = f"from {said.get('n_episodes', 0):,} episodes {whose}"
         return foretold_curve(budgets, said), source
-    expected = rows and dial.believed(policy, rows.states[rows.starts], budgets)
+    expected = None
+    if isinstance(policy, CalibratedPolicy):
+        expected = dial.members_means(policy, budgets)
+    elif rows is not None:
+        expected = dial.believed(policy, rows.states[rows.starts], budgets)
     if expected is None:
         return None, ""
     source = "what the policy itself expects at first states"
