@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from bmdp.learn.evaluation import Evaluated, Terms
     from bmdp.learn.fit import Schedule
     from bmdp.models import Regressor
+    from bmdp.models.support import Support
 
 Method: TypeAlias = Literal["fitted", "importance", "doubly-robust"]
 METHODS = ("fitted", "importance", "doubly-robust")
@@ -404,8 +405,7 @@ def what_is_open(
         mean: FloatArray = found.mean(axis=0)
         return mean
 
-    evaluated = evaluate_policy(policy, batch, terms._replace(support=_SEEN))
-    rows = _unknown_rows(policy, batch, within, evaluated)
+    rows = _unknown_rows(policy, batch, within, _support(batch, np.arange(len(batch)), terms.seed))
     nothing = np.zeros((len(budgets), 2))
     if len(rows) == 0:
         return _Open(nothing[:, 0], nothing, nothing), ()
@@ -417,7 +417,7 @@ def what_is_open(
         return _Open(share, nothing, nothing), rows
     ends = [extremes_to_go(batch, discount) for discount in terms.discounts]
     (worst, fair), (worst_c, fair_c) = ends[0], ends[1]
-    plain = evaluated.worth(states, within, masks).mean(axis=0)
+    plain = supposed(batch, None)
     bad = supposed(batch, (worst[0], worst_c[1])) - plain  # less reward, more cost
     good = supposed(batch, (fair[0], fair_c[1])) - plain
     less = np.maximum(np.column_stack((-bad[:, 0], -good[:, 1])), 0.0)
@@ -426,7 +426,7 @@ def what_is_open(
 
 
 def _unknown_rows(
-    policy: SteppedPolicy, batch: TransitionBatch, budgets: FloatArray, evaluated: Evaluated
+    policy: SteppedPolicy, batch: TransitionBatch, budgets: FloatArray, support: Support
 ) -> tuple[int, ...]:
     """Some rows of the log at whose states a policy does what the log does not know."""
     steps = np.zeros(len(batch), np.int64) if batch.step is None else batch.step
@@ -437,7 +437,7 @@ def _unknown_rows(
             masks = rows_at(batch.available, rows)
             given = () if masks is None else (masks,)
             options = policy.at_step(int(step)).options_at(batch.state[rows], budgets, *given)
-            known = evaluated.known(batch.state[rows], masks)
+            known = support.known(np.asarray(batch.state[rows], np.float64), masks)
             played = options.action.reshape(len(rows), -1)
             likely = options.probability.reshape(len(rows), -1) > 0
             is_known = np.take_along_axis(known, played, axis=1) | ~likely
@@ -550,26 +550,32 @@ def with_probabilities(batch: TransitionBatch, seed: int) -> tuple[TransitionBat
     """
     if batch.probability is not None:
         return batch, np.nan
-    from bmdp.models.support import Support, calibration_error
+    from bmdp.models.support import calibration_error
 
     states = np.asarray(batch.state, np.float64)
     episodes = np.arange(len(batch)) if batch.episode is None else batch.episode
-    how: dict[str, Any] = {"least": 1, "is_table": _are_few(batch), "seed": seed}
-
-    def support(rows: IntArray) -> Support:
-        told = states[rows], batch.action[rows], episodes[rows]
-        return Support.of(*told, batch.n_actions, **how)
-
     numbers = np.unique(episodes, return_inverse=True)[1]
     first, second = (np.flatnonzero(numbers % 2 == half) for half in range(2))
     off = np.nan
     if len(first) and len(second):
-        off = calibration_error(support(first).probabilities(states[second]), batch.action[second])
+        off = calibration_error(
+            _support(batch, first, seed).probabilities(states[second]), batch.action[second]
+        )
     everyone = np.arange(len(batch))
-    chances = support(everyone).probabilities(states)[everyone, batch.action]
+    chances = _support(batch, everyone, seed).probabilities(states)[everyone, batch.action]
     columns: dict[str, Any] = batch.to_arrays() | {"probability": np.clip(chances, 1e-6, 1.0)}
     names = batch.state_names
     return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=names), off
+
+
+def _support(batch: TransitionBatch, rows: IntArray, seed: int) -> Support:
+    """What some rows of a log do, and know: by a table where states are few."""
+    from bmdp.models.support import Support  # it imports torch
+
+    episodes = np.arange(len(batch)) if batch.episode is None else batch.episode
+    told = np.asarray(batch.state, np.float64)[rows], batch.action[rows], episodes[rows]
+    how: dict[str, Any] = {"least": _SEEN, "is_table": _are_few(batch), "seed": seed}
+    return Support.of(*told, batch.n_actions, **how)
 
 
 def _are_few(batch: TransitionBatch) -> bool:
