@@ -16,6 +16,7 @@ from bmdp.models.regressor import (
     Sizes,
     register_regressor,
 )
+from bmdp.models.support import Support
 from bmdp.models.table import TableModel
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Regressor",
     "RowSet",
     "Sizes",
+    "Support",
     "TableModel",
     "register_regressor",
 ]

@@ -1,5 +1,7 @@
 """Support: what a log never did is not played, and does not enter a target."""
 
+import subprocess
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -181,3 +183,14 @@ def test_support_must_be_from_0_on(bad):
 def test_support_is_for_logs():
     with pytest.raises(ConfigError, match="support is for a log"):
         bmdp.fit("corridors", support=3)
+
+
+def test_a_policy_from_a_log_is_loaded_by_a_process_that_has_imported_nothing_else(tmp_path):
+    policy = bmdp.fit(careful_log(200), gamma=1.0, minutes=0.1).policy
+    policy.save(tmp_path / "policy")
+    script = (
+        "import bmdp, numpy as np, sys; policy = bmdp.load_policy(sys.argv[1]); "
+        "print(policy.start([[0.9, 0.5]], 0.0, np.random.default_rng(0)).decide([[0.9, 0.5]])[0])"
+    )
+    told = [sys.executable, "-c", script, str(tmp_path / "policy")]
+    assert subprocess.run(told, capture_output=True, text=True, check=True).stdout == "[0]\n"
