@@ -186,7 +186,7 @@ def test_support_is_for_logs():
 
 
 def test_a_policy_from_a_log_is_loaded_by_a_process_that_has_imported_nothing_else(tmp_path):
-    policy = bmdp.fit(careful_log(200), gamma=1.0, minutes=0.1).policy
+    policy = bmdp.fit(careful_log(100), gamma=1.0, minutes=0.02).policy
     policy.save(tmp_path / "policy")
     script = (
         "import bmdp, numpy as np, sys; policy = bmdp.load_policy(sys.argv[1]); "
