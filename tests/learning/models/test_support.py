@@ -192,5 +192,6 @@ def test_a_policy_from_a_log_is_loaded_by_a_process_that_has_imported_nothing_el
         "import bmdp, numpy as np, sys; policy = bmdp.load_policy(sys.argv[1]); "
         "print(policy.start([[0.9, 0.5]], 0.0, np.random.default_rng(0)).decide([[0.9, 0.5]])[0])"
     )
+    here = policy.start([[0.9, 0.5]], 0.0, np.random.default_rng(0)).decide([[0.9, 0.5]])[0]
     told = [sys.executable, "-c", script, str(tmp_path / "policy")]
-    assert subprocess.run(told, capture_output=True, text=True, check=True).stdout == "[0]\n"
+    assert subprocess.run(told, capture_output=True, text=True, check=True).stdout == f"{here}\n"
