@@ -11,7 +11,8 @@ the action in the log.
 
 *Share* is the area under the true frontier of the policies that come of it, over that under the
 optimum. *Lie* is the mean by which a policy costs more than it promised, over the range of costs.
-Logs of 500 episodes, of 60 steps at most: *random* actions; *habit*, the best-paid policy but for 5 or 30 % of random actions.
+Logs of 500 episodes, of 60 steps at most: *random* actions; *habit*, the best-paid policy but for 5
+or 30 % of random actions.
 """
 
 from __future__ import annotations

@@ -257,3 +257,24 @@ def test_treatments_go_from_parquet_to_a_certificate_and_a_page(tmp_path, capsys
     assert "Forecast, from the episodes by which it was calibrated" in page
     promised = json.loads(told.splitlines()[-1])
     assert promised["smallest"] == min(promised["high"]) > 0
+
+
+def test_certificates_are_counted_as_they_hold(tmp_path):
+    words = ["--quick", "--parts", str(tmp_path / "parts"), "--out", str(tmp_path / "found.json")]
+    script("benchmarks/certificates.py").main([*words, "--cases", "finite"])
+    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert [(row["case"], row["log"], row["repetitions"]) for row in rows] == [
+        ("finite", "wide", 1),
+        ("finite", "narrow", 1),
+    ]
+    wide = rows[0]
+    assert (wide["refused"], wide["held"], wide["left"]) == (0, 1, wide["members"])
+    assert wide["above"] > 0
+
+
+@pytest.mark.slow
+def test_rules_of_support_are_compared_on_finite_problems(tmp_path):
+    script("benchmarks/support.py").main(["--quick", "--out", str(tmp_path / "found.json")])
+    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert {row["rule"] for row in rows} >= {"none", "episodes", "ratio", "both", "cql 1"}
+    assert all(0 <= row["share"] <= 1 + 1e-9 and row["lie"] >= 0 for row in rows)
