@@ -32,8 +32,10 @@ _LEARNING = (
     *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
     *("Fitted", "Forecast", "Prediction", "TrainingSpec"),
     *("explore", "fit", "fitted_evaluation", "preset"),
+    "certify",
 )
-"""`bmdp.learn` and names of it. It is imported when one of them is asked for: it imports torch."""
+"""`bmdp.learn`, names of it, and `certify`, which needs it. They are imported when one of them is
+asked for, since they import torch."""
 
 __all__ = [
     "BFTQ",
@@ -92,7 +94,7 @@ def __getattr__(name: str) -> _Any:
     """Returns `bmdp.models`, `bmdp.learn`, or a name of it, or `bmdp.certify`."""
     if name == "models":
         return _import_module("bmdp.models")
-    if name == "certify":  # it imports torch, too
+    if name == "certify":
         return _import_module("bmdp.evaluation.certificates").certify
     if name in _LEARNING:
         learn = _import_module("bmdp.learn")

@@ -157,7 +157,7 @@ def calibrate(  # noqa: PLR0913
 
 @dataclass(frozen=True)
 class _Logged:
-    """What is asked of a log."""
+    """A policy, a log, and how to certify the one by the other."""
 
     runs: Sequence[Path]
     files: Sequence[Path]

@@ -128,6 +128,16 @@ def certify(  # noqa: PLR0913
             say nothing about any member: then it tells about how many would.
         PolicyError: if it is not known with which probabilities the policy acts.
         ConfigError: if a setting is out of range.
+
+    >>> from bmdp.policies import TabularQ
+    >>> q = TabularQ(q_r=[[[0.0, 0.0], [1.0, 1.0]]], q_c=[[[0.0, 0.0], [0.5, 0.5]]])
+    >>> dial = PriceDial(lambda states: q(states[:, 0].astype(int)), prices=[9.0, 0.0])
+    >>> nothing, risk = np.zeros(400), np.arange(400) % 2
+    >>> ends = {"next_state": nothing, "terminal": nothing == 0, "episode": np.arange(400)}
+    >>> log = TransitionBatch(nothing, risk, risk, risk * (np.arange(400) % 4 == 1), **ends)
+    >>> promise = certify(dial, log, gamma=1.0).certificate
+    >>> promise.cost_mean.round(1).tolist(), bool((promise.cost_high > [0.0, 0.5]).all())
+    ([0.0, 0.5], True)
     """
     require_share("gamma", gamma)
     simultaneous_confidence(confidence, 1)
@@ -300,7 +310,7 @@ class _Log:
 
 
 class _Asked(NamedTuple):
-    """What `M` members of a policy do at the rows of a log."""
+    """Decisions of `M` members of a policy at the rows of a log."""
 
     policy: Any  # as it sees the states
     batch: TransitionBatch  # with states as it sees them
@@ -392,7 +402,7 @@ def _options(
 
 
 class _Scores(NamedTuple):
-    """What `n` episodes say of `M` members."""
+    """Scores of `M` members by `n` episodes."""
 
     told: FloatArray  # [n, M, 2], reward and cost
     weight: FloatArray  # [n, M], the largest weight in the episode

@@ -271,7 +271,7 @@ class _How(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """What the log leaves open at each of `B` budgets: shares of episodes, and how much it is."""
+    """Shares of episodes about which a log leaves something open, and how much, at `B` budgets."""
 
     share: FloatArray  # [B]
     less: FloatArray  # [B, 2], by which reward and cost may be less than fitted values say
@@ -279,7 +279,7 @@ class _Open(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What a log says of one policy."""
+    """Reward and cost of one policy, as a log tells them."""
 
     found: FloatArray  # [1 + R, B, 2], reward and cost, and of each repeat
     effective: FloatArray  # [B]
@@ -314,7 +314,7 @@ def _joined(parts: Sequence[FloatArray], axis: int) -> FloatArray:
 
 
 def _played(policy: Any, budgets: ArrayLike) -> _Played:
-    """What is played at budgets `[B]`.
+    """Policies that are played at budgets `[B]`.
 
     Raises:
         BudgetError: if the policy does not take one.
@@ -360,7 +360,7 @@ def _told(  # noqa: PLR0913
     n_repeats: int,
     report: Callable[[int], None],
 ) -> _Told:
-    """What a log says of one policy at budgets `[B]`."""
+    """Evaluates one policy at budgets `[B]`."""
     open_by, rows = what_is_open(policy, log.batch, asked, how.terms(policy))
     if method == "fitted":
         gamma, cost_gamma = how.discounts
@@ -384,7 +384,7 @@ def _told(  # noqa: PLR0913
 def what_is_open(
     policy: SteppedPolicy, batch: TransitionBatch, budgets: FloatArray, terms: Terms
 ) -> tuple[_Open, tuple[int, ...]]:
-    """What a log leaves open about a policy, and rows at whose states it does what is not known.
+    """Returns what a log leaves open about a policy, and rows at which it does what is not known.
 
     A decision is not known that no episode took near there. The share of episodes that come to one
     is told by fitted values of an indicator, and what it may amount to by those that suppose that
@@ -569,7 +569,7 @@ def with_probabilities(batch: TransitionBatch, seed: int) -> tuple[TransitionBat
 
 
 def _support(batch: TransitionBatch, rows: IntArray, seed: int) -> Support:
-    """What some rows of a log do, and know: by a table where states are few."""
+    """Support of actions by some rows of a log, in a table where states are few."""
     from bmdp.models.support import Support  # it imports torch
 
     episodes = np.arange(len(batch)) if batch.episode is None else batch.episode
