@@ -1,6 +1,6 @@
 """How often certificates from a log hold, and what they promise.
 
-    python benchmarks/certificates.py --parts FOLDER --out benchmarks/results/certificates.json
+    python benchmarks/certificates.py --parts FOLDER --out benchmarks/results/logs/certificates.json
 
 *Finite*: a random model of 8 states, 3 actions and 6 steps. *Stock*: 30 days of stock-keeping.
 *Corridors* and *slot-filling*: the paper's tasks, continuous states. A policy is learned once, by

@@ -1,6 +1,6 @@
 """Ways to keep a policy to what its log knows, on finite problems with exact answers.
 
-    python benchmarks/support.py --out benchmarks/results/support.json
+    python benchmarks/support.py --out benchmarks/results/logs/support.json
 
 Tables, twenty prices, value iteration on shares and means of the log; what comes of it is evaluated
 exactly. Rules: *none*; *episodes*, actions that five episodes took at the state; *ratio*, discrete
