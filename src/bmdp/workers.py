@@ -1,8 +1,11 @@
-"""Jobs in other processes of this machine: the one pool of the library.
+"""Jobs in other processes of this machine, and work in threads of this one.
 
 Episodes, experiments and whatever else is done by several processes go through `run_jobs`. A worker
 is a `ProcessPoolExecutor` of one process, so that a process that dies takes one job with it, and it
 is known which.
+
+Compiled loops over large arrays go through `in_threads`. Parts write to places of their own, so the
+number of threads does not change what is computed.
 """
 
 from __future__ import annotations
@@ -15,10 +18,18 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from multiprocessing import connection
 from typing import Any
 
@@ -27,6 +38,40 @@ BEAT = 0.5
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Variables from which libraries take their number of threads when they are loaded."""
+
+
+LEAST_WORK = 100_000
+"""Numbers that a thread works on, at least: to hand over fewer takes longer than to do them."""
+
+
+def in_threads(work: Callable[[slice], None], n: int, n_numbers: int) -> None:
+    """Works on parts of `n` things, each in a thread: as many as torch computes with, at most.
+
+    Args:
+        work: on a part; it must not hold the interpreter for long, and write to the part alone.
+        n: number of things.
+        n_numbers: of all of them, which says whether threads are worth it.
+
+    >>> found = [0, 0, 0]
+    >>> in_threads(lambda part: found.__setitem__(part, [1] * len(found[part])), 3, 10**6)
+    >>> found
+    [1, 1, 1]
+    """
+    import torch  # takes long to import, and is there where there is much to do
+
+    n_threads = max(1, min(torch.get_num_threads(), n, n_numbers // LEAST_WORK))
+    if n_threads == 1:
+        work(slice(0, n))
+        return
+    ends = [n * k // n_threads for k in range(n_threads + 1)]
+    parts = [slice(*pair) for pair in pairwise(ends)]
+    list(_pool(os.getpid()).map(work, parts))
+
+
+@lru_cache(maxsize=1)
+def _pool(process: int) -> ThreadPoolExecutor:
+    """The threads of a process: those of another one are not there after a fork."""
+    return ThreadPoolExecutor(os.cpu_count(), "bmdp")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from bmdp.data.bins import ActionBins
 from bmdp.data.columns import Columns
 from bmdp.data.encoder import EncodedPolicy, Encoder, StateColumn
 from bmdp.data.logs import EncodedLog, load_log
+from bmdp.data.store import StoredLog, log_size, store_log
 from bmdp.data.summary import BatchSummary
 
 __all__ = [
@@ -15,8 +16,11 @@ __all__ = [
     "EncodedPolicy",
     "Encoder",
     "StateColumn",
+    "StoredLog",
     "TransitionBatch",
     "load_batch",
     "load_batches",
     "load_log",
+    "log_size",
+    "store_log",
 ]

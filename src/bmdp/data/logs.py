@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,8 @@ from bmdp.data.encoder import (
     raw_column,
     require_no_gaps,
 )
-from bmdp.data.formats import AnyPath, any_table, is_frame
-from bmdp.errors import DataError
+from bmdp.data.formats import any_table, is_frame
+from bmdp.errors import DataError, StoreError
 
 _NUMERIC = (
     *("reward", "cost", "terminal", "truncated"),
@@ -73,7 +74,8 @@ def load_log(
 
     Args:
         source: a data frame of pandas or polars, a table of pyarrow, the path of a file, of a
-            folder of Parquet, or of a Minari dataset, or several paths.
+            folder of Parquet, or of a Minari dataset, several paths, or a pattern such as
+            `"folder/*.parquet"`, which stands for several files.
         columns: what its columns are called, where that is not to be guessed.
         missing: what to do with states that are missing: "error", or "impute", by the median, with
             one number more that says so; text is then a value of its own.
@@ -83,7 +85,8 @@ def load_log(
         seed: of the choice of bins.
 
     Raises:
-        StoreError: if there is no such file, or it is not what its suffix says.
+        StoreError: if there is no such file, it is not what its suffix says, or nothing matches a
+            pattern.
         DataError: if the log does not hold transitions, naming the column and the row.
         ConfigError: if a setting is unknown.
 
@@ -124,11 +127,36 @@ def is_minari(path: Path) -> bool:
     return any((path / place / "metadata.json").is_file() for place in ("", "data"))
 
 
+def given_paths(source: Any) -> list[Path] | None:
+    """Returns the paths of a log, with those that match a pattern; None if it is not one of paths.
+
+    Args:
+        source: a path, several paths, or patterns such as `"folder/*.parquet"`. What exists is no
+            pattern.
+
+    Raises:
+        StoreError: if nothing matches a pattern.
+    """
+    given = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(given, Sequence) or not all(isinstance(p, str | os.PathLike) for p in given):
+        return None
+    found: list[Path] = []
+    for path in map(Path, given):
+        if path.exists() or not glob.has_magic(str(path)):
+            found.append(path)
+            continue
+        matches = sorted(map(Path, glob.glob(str(path), recursive=True)))
+        if not matches:
+            raise StoreError(f"{path} matches no file.")
+        found += matches
+    return found
+
+
 def _tables(source: Any) -> list[LogTable]:
     if is_frame(source):
         return [any_table(source)]
-    paths: Sequence[AnyPath] = [source] if isinstance(source, str | os.PathLike) else source
-    if not isinstance(paths, Sequence) or not all(isinstance(p, str | os.PathLike) for p in paths):
+    paths = given_paths(source)
+    if paths is None:
         raise DataError(
             "source must be a data frame, a table of pyarrow, a path or several; got "
             f"{type(source).__name__}."

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -36,27 +36,28 @@ from torch import Tensor
 from bmdp.arrays import BoolArray, FloatArray, IntArray, narrowed, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
-from bmdp.errors import DataError
+from bmdp.errors import ConfigError, DataError
+from bmdp.learn.rows import Log, Look, NextStates, Portion, Rows, SetRows, Values, Worth, valued
 from bmdp.models.regressor import (
+    Averager,
     Bounded,
     LearnedQ,
+    Loss,
     Problem,
     QModel,
     Regressor,
-    RowSet,
     Sizes,
     barred,
     combined,
-    cover,
+    unscaled,
 )
 from bmdp.models.support import Support
 from bmdp.models.table import TableModel
 from bmdp.randomness import named_generator
 
-_CHUNK = 16_384  # next states that are valued at a time
 _N_SAMPLE = 500  # states by which slopes are measured and values compared
 _N_STARTS = 250  # first states at which promises are made
-_N_COLUMNS = 8  # after which rows are looked at whether many are equal
+_ROOM = 4.0  # times the largest target of a sample: targets beyond it are cut off
 _MOST_STEPS = 10_000  # of an episode, that can have models of their own
 
 
@@ -141,14 +142,6 @@ class Heads(NamedTuple):
     are_budgets: bool  # then they are in the unit of costs
 
 
-class Values(NamedTuple):
-    """Values of next states, and how many of their budgets were infeasible."""
-
-    values: Tensor  # [n, L, 2], of (V_r, V_c), in scaled units
-    n_infeasible: int = 0  # of n * L
-    actions: Tensor | None = None  # [n, L], the best ones, where one action is played
-
-
 class Source(NamedTuple):
     """Where next values come from: the models of a step, and the states that are valued."""
 
@@ -158,20 +151,6 @@ class Source(NamedTuple):
     known: Tensor  # [m, A], actions that may be played there
     units: tuple[float, float]  # of rewards and of costs
     available: BoolArray | None = None  # [n, A], actions that there are at the states, if not all
-
-
-class Worth(Protocol):
-    """Values next states, given what models say of them."""
-
-    def __call__(self, values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
-        """Returns values of the states of a part.
-
-        Args:
-            values: `[E, n, 2, A, H]`.
-            known: `[n, A]`, actions that may be played.
-            asked: heads `[H]`, or labels `[n, L]`.
-            part: of the states.
-        """
 
 
 class NextValues(Protocol):
@@ -209,6 +188,24 @@ class Record:
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, for a file."""
         return asdict(self)
+
+
+class Order(NamedTuple):
+    """The request of a pass."""
+
+    iteration: int
+    bound: float  # beyond which targets are cut off
+    scale: float  # of the sums
+
+
+class Adder(Protocol):
+    """Adds up sums over all chunks: in this process, or by several."""
+
+    def grams(self, fit: Fit, step: int, name: str, scale: float) -> list[Tensor]:
+        """Sums of each member that depend on the rows of a set alone."""
+
+    def moments(self, fit: Fit, order: Order) -> list[Tensor]:
+        """Sums of targets of each member, at an iteration."""
 
 
 class Keeper(Protocol):
@@ -269,6 +266,33 @@ def traced_targets(targets: Tensor, worth: Tensor, kept: Tensor, gamma: Tensor) 
     return torch.from_numpy(found).to(targets.device)
 
 
+def followed(
+    targets: Tensor,
+    worth: Values,
+    going: Tensor,
+    rows_after: tuple[Tensor | None, Tensor],
+    gamma: Tensor,
+) -> Tensor:
+    """Targets `[n, L, 2]` that follow episodes, where these are known and one action is best.
+
+    Args:
+        targets: of one step.
+        worth: values of next states, of rows that go on.
+        going: `[m]`, those rows.
+        rows_after: whether the next row goes on from each, `[n]`, and its action `[n]`.
+        gamma: `[2]`, discounts of rewards and of costs.
+    """
+    follows, actions = rows_after
+    if follows is None or worth.actions is None:
+        return targets
+    values = torch.zeros_like(targets)
+    values[going] = worth.values
+    best = torch.full(targets.shape[:2], -1, device=targets.device)
+    best[going] = worth.actions.long()
+    kept = follows[:, None] & (best == actions[:, None])
+    return traced_targets(targets, values, kept, gamma)
+
+
 @njit(cache=True)
 def _follow(targets, worth, kept, gamma):  # type: ignore[no-untyped-def]
     for i in range(len(targets) - 2, -1, -1):
@@ -294,6 +318,8 @@ def fit_q(  # noqa: PLR0913
     support: float = 0.0,
     keeper: Keeper | None = None,
     until: Callable[[], bool] | None = None,
+    log: Log | None = None,
+    adder: Adder | None = None,
 ) -> Iterator[Iteration]:
     """Fits (Q_r, Q_c) to the batch, and yields after every iteration.
 
@@ -314,6 +340,12 @@ def fit_q(  # noqa: PLR0913
         until: a deadline, asked after every iteration: where it is true, that was the last one, and
             values have not settled. Steps are all fitted, whatever it says: without its first steps
             a policy cannot begin.
+        log: transitions to fit to, of which the batch is a sample that gives the structure; the
+            batch, if not given. It needs a regressor that is fitted from sums over rows.
+        adder: that adds up sums over the log.
+
+    Raises:
+        ConfigError: if there is a log, and the regressor is not fitted from sums.
 
     Paper: Algorithm 2.
     """
@@ -328,7 +360,9 @@ def fit_q(  # noqa: PLR0913
         torch_device(device),
         bounded,
         support,
+        log,
     )
+    regress = None if log is None or adder is None else FromSums(fit, log, adder)
     q, n_all = fit.q, fit.n_iterations
     n_done, change = 0, None
     if keeper is not None:
@@ -339,23 +373,23 @@ def fit_q(  # noqa: PLR0913
         yield Iteration(None, fit)
     for k in range(n_done, n_all):
         begin = time.perf_counter()
-        step, source, own = fit.plan(k)
+        step, source, name = fit.plan(k)
+        own = fit.whole.rows(name)
         rows = own.rows
+        fit.whole.require_members(name)
         labels = q.labels(k, fit.device)  # beta_a: the budgets at which rows are fitted
-        # Algorithm 5: Q(S', A, B) in one pass, and what every next state is worth by its frontier.
-        worth, clock = fit.worth(next_values, source, own, labels)
         # T-hat Q_k of Section 3.1.
-        paid = own.paid.expand(-1, labels.shape[-1], -1)
-        following = None if worth is None else worth.values
-        targets = bootstrap_targets(paid, own.going, following, fit.discounts)
-        targets = fit.traced(targets, own, worth)
+        targets, n_infeasible, clock = fit.targets(next_values, source, own, labels)
         # Algorithm 2: Q_k+1 is their regression on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
         is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
         loss, left, has_settled, at = None, None, False, time.perf_counter()
         if not is_fitted:
             before = fit.acting_at_sample(step) if fit.n_steps == 1 else None
-            loss = q.fit(step, rows, labels, targets, f"iteration-{k}")
+            if regress is None:
+                loss = q.fit(step, rows, labels, targets, f"iteration-{k}")
+            else:
+                loss = regress(k, targets)
             change, left, has_settled = fit.settled(before, change)
         regression = time.perf_counter() - at
         is_late = until is not None and isinstance(schedule, Iterations) and until()
@@ -364,7 +398,7 @@ def fit_q(  # noqa: PLR0913
             iteration=k,
             step=step if fit.n_steps > 1 else None,
             delta=delta,
-            share_infeasible=worth.n_infeasible / targets[..., 0].numel() if worth else 0.0,
+            share_infeasible=n_infeasible / targets[..., 0].numel(),
             first_loss=None if loss is None else delta if loss.first is None else loss.first,
             last_loss=None if loss is None else loss.last,
             n_steps=0 if loss is None else loss.n_steps,
@@ -384,95 +418,6 @@ def fit_q(  # noqa: PLR0913
             return
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Transitions as models are fitted to them; equal ones are one row that weighs their number."""
-
-    states: FloatArray  # [N, D], as the model sees them
-    actions: IntArray  # [N]
-    rewards: FloatArray  # [N], scaled; means of equal rows
-    costs: FloatArray  # [N]
-    next_states: NDArray[Any]  # [N, D], all their numbers
-    terminal: BoolArray  # [N]
-    is_last: BoolArray | None  # [N], of the last step, where steps have models of their own
-    members: BoolArray  # [E, N]
-    budgets: FloatArray | None = None  # [N], held in the log
-    weights: FloatArray | None = None  # [N]
-    next_available: BoolArray | None = None  # [N, A], actions at next states, if not all
-
-    def merged(self, columns: IntArray) -> Rows:
-        """Returns the same with equal rows as one, where that halves their number.
-
-        Args:
-            columns: numbers of a next state that matter.
-        """
-        going = ~self.terminal
-        flags = self.terminal if self.is_last is None else self.terminal + 2 * self.is_last
-        following = [np.where(going, self.next_states[:, c], 0) for c in columns]
-        following += _columns(self.next_available)
-        keys = (self.actions, flags, *self.members, *self.states.T, *following)
-        found = equal_rows(keys)
-        if found is None:
-            return self
-        first, which = found
-        counts = np.bincount(which)
-        # A log that was copied several times over is that log.
-        weights = (counts // np.gcd.reduce(counts)).astype(np.float64)
-        rewards, costs = (np.bincount(which, c) / counts for c in (self.rewards, self.costs))
-        return Rows(
-            states=np.asfortranarray(self.states[first]),  # as it was: sums are rounded alike
-            actions=self.actions[first],
-            rewards=rewards,
-            costs=costs,
-            next_states=self.next_states[first],
-            terminal=self.terminal[first],
-            is_last=None if self.is_last is None else self.is_last[first],
-            members=self.members[:, first],
-            weights=None if (weights == 1).all() else weights,
-            next_available=rows_at(self.next_available, first),
-        )
-
-    def outcomes(self, columns: IntArray) -> FloatArray:
-        """Outcomes `[N, 3 + D]`: reward, cost, whether it was the end, change of the state.
-
-        The last of a known number of steps is no end that a state could tell of. After an end there
-        is no state, and the change is the mean of all.
-        """
-        is_end = self.terminal if self.is_last is None else self.terminal & ~self.is_last
-        change = self.next_states[:, columns] - self.states
-        going = ~self.terminal
-        if not going.all():
-            weights = None if self.weights is None else self.weights[going]
-            some = change[going]
-            change[~going] = np.average(some, axis=0, weights=weights) if len(some) else 0.0
-        return np.column_stack((self.rewards, self.costs, is_end, change))
-
-
-class Look(NamedTuple):
-    """Some states, as the regressor reads them."""
-
-    embedded: Tensor
-    known: Tensor  # [n, A], actions that may be played there
-
-
-class SetRows(NamedTuple):
-    """A set of rows, with all that every iteration needs of it."""
-
-    rows: RowSet
-    paid: Tensor  # [n, 1, 2], rewards and costs
-    going: Tensor  # [m], rows that are not terminal
-
-
-class NextStates(NamedTuple):
-    """Next states of the rows of a set that go on, each once where many are the same."""
-
-    states: NDArray[Any]  # [n, D], all numbers
-    embedded: Tensor  # as the regressor reads them
-    known: Tensor  # [n, A], actions that may be played there
-    which: Tensor | None  # [m], which of them follows each row; None if each has its own
-    available: BoolArray | None = None  # [n, A], actions that there are, if not all
-
-
 class Fit:
     """A regressor in training on a batch, and what stays the same from iteration to iteration."""
 
@@ -488,33 +433,23 @@ class Fit:
         device: torch.device,
         bounded: bool,
         support: float,
+        log: Log | None = None,
     ) -> None:
         """Makes models that know nothing."""
         self.batch, self.schedule, self.ensemble, self.device = batch, schedule, ensemble, device
-        cost_unit = 1.0 if getattr(regressor, "keeps_costs", False) else _unit(batch.cost)
-        self.gammas, self.units = gammas, (_unit(batch.reward), cost_unit)
+        largest = log.largest if log else (np.abs(batch.reward).max(), np.abs(batch.cost).max())
+        cost_unit = 1.0 if getattr(regressor, "keeps_costs", False) else _unit(largest[1])
+        self.gammas, self.units = gammas, (_unit(largest[0]), cost_unit)
         head_unit = self.units[1] if heads.are_budgets else 1.0
         self.n_steps = 1 if isinstance(schedule, Iterations) else _n_steps(batch)
         told = told_by_step(batch.state, batch.step) if self.n_steps > 1 else None
         every = np.arange(batch.state_size)
         self.columns: IntArray = every if told is None else every[~told]
-        self.taken: BoolArray = np.bincount(batch.action, minlength=batch.n_actions) > 0
+        counts = np.bincount(batch.action, minlength=batch.n_actions)
+        self.taken: BoolArray = (log.counts if log else counts) > 0
         self.support = None if support == 0 else self._supported(support, regressor, seed)
-        is_last: BoolArray | None = None
-        if isinstance(schedule, Backward):
-            is_last = np.asarray(batch.step) == self.n_steps - 1
-        rows = Rows(
-            states=np.asarray(batch.state, np.float64)[:, self.columns],
-            actions=batch.action,
-            rewards=batch.reward / self.units[0],
-            costs=batch.cost / self.units[1],
-            next_states=batch.next_state,
-            terminal=batch.terminal,
-            is_last=is_last,
-            members=_members(batch, ensemble, seed),
-            budgets=None if batch.budget is None else batch.budget / head_unit,
-            next_available=batch.next_available,
-        )
+        self._head_unit = head_unit
+        rows = self._scaled(batch, _members(batch, ensemble, seed))
         sizes = Sizes(
             n_members=len(rows.members),
             n_steps=self.n_steps,
@@ -523,32 +458,30 @@ class Fit:
             heads=tuple((np.asarray(heads.values, np.float64) / head_unit).tolist()),
         )
         q = regressor.empty(sizes)
-        self._rows = rows.merged(self.columns) if q.weighs_rows else rows
+        rows = rows.merged(self.columns) if q.weighs_rows else rows
         self.q: QModel = (Bounded(q) if bounded else q).to(device)
         has_own_last = self.n_steps > 1 and getattr(schedule, "last_step", "") == "own"
         self.q.prepare(
             Problem(
-                states=self._rows.states,
-                actions=self._rows.actions,
-                members=self._rows.members,
-                outcomes=self._rows.outcomes(self.columns),
+                states=rows.states,
+                actions=rows.actions,
+                members=rows.members,
+                outcomes=rows.outcomes(self.columns),
                 sizes=sizes,
                 seed=seed,
-                budgets=self._rows.budgets,
-                is_last=self._rows.is_last if has_own_last else None,
-                weights=self._rows.weights,
+                budgets=rows.budgets,
+                is_last=rows.is_last if has_own_last else None,
+                weights=rows.weights,
             )
         )
         self.discounts = torch.tensor(gammas, dtype=torch.float32, device=device)
-        self._follows = self._followed()
-        self._next_actions = torch.tensor(np.roll(self._rows.actions, -1), device=device)
-        self._sets: dict[str, SetRows] = {}
-        self._next: dict[str, NextStates] = {}
+        self.n_choosing = ensemble.n
+        self.whole = self.portion(batch, rows)
         starts = batch.starts()
         starts = starts if len(starts) else np.arange(len(batch))
         starts, some = starts[:_N_STARTS], slice(None, None, max(1, len(batch) // _N_SAMPLE))
         self.starts, self._sample = (
-            self._look(batch.state[rows], rows_at(batch.available, rows)) for rows in (starts, some)
+            self.look(batch.state[rows], rows_at(batch.available, rows)) for rows in (starts, some)
         )
         self.stop_loss = schedule.stop_loss if isinstance(schedule, Iterations) else 0.0
 
@@ -564,125 +497,72 @@ class Fit:
             return self.schedule.most(max(self.gammas))
         return self.n_steps
 
-    def plan(self, k: int) -> tuple[int, int | None, SetRows]:
-        """The step that iteration k fits, the one that its next values come from, and its rows."""
-        if isinstance(self.schedule, Iterations):
-            return 0, None if k == 0 else 0, self.rows("all")
-        step = self.n_steps - 1 - k
-        if k > 0:
-            return step, step + 1, self.rows("others")
-        return step, None, self.rows("all" if self.schedule.last_step == "shared" else "last")
-
-    def rows(self, name: str) -> SetRows:
-        """A set of rows: "all", "last" of the last step, "others" of those before."""
-        if name not in self._sets:
-            self._sets[name] = self._set_rows(name)
-        return self._sets[name]
-
-    def _set_rows(self, name: str) -> SetRows:
-        positions = np.arange(len(self._rows.actions))
-        if name != "all":
-            assert self._rows.is_last is not None
-            positions = positions[self._rows.is_last == (name == "last")]
-            if not all(mask[positions].any() for mask in self._rows.members):
-                raise DataError(
-                    f"every model of the ensemble needs rows; the {name} step"
-                    f"{'' if name == 'last' else 's'} have {len(positions)} transitions."
-                )
-        paid = np.stack((self._rows.rewards[positions], self._rows.costs[positions]), axis=-1)
-        going = np.flatnonzero(~self._rows.terminal[positions])
-        return SetRows(
-            RowSet(name, positions),
-            torch.tensor(paid[:, None], dtype=torch.float32, device=self.device),
-            torch.from_numpy(going).to(self.device),
+    def _scaled(self, batch: TransitionBatch, members: BoolArray) -> Rows:
+        """Rows of some transitions, in the units of the fit."""
+        is_last: BoolArray | None = None
+        if isinstance(self.schedule, Backward):
+            is_last = np.asarray(batch.step) == self.n_steps - 1
+        return Rows(
+            states=np.asarray(batch.state, np.float64)[:, self.columns],
+            actions=batch.action,
+            rewards=batch.reward / self.units[0],
+            costs=batch.cost / self.units[1],
+            next_states=batch.next_state,
+            terminal=batch.terminal,
+            is_last=is_last,
+            members=members,
+            budgets=None if batch.budget is None else batch.budget / self._head_unit,
+            next_available=batch.next_available,
         )
 
-    def worth(
+    def portion(self, batch: TransitionBatch, rows: Rows | None = None) -> Portion:
+        """Returns transitions as the fit reads them; rows are of a chunk, if not given."""
+        if rows is None:
+            rows = self._scaled(batch, _chunk_members(batch, self.ensemble))
+            rows = rows.merged(self.columns, is_part=True) if self.q.weighs_rows else rows
+        traces = isinstance(self.schedule, Iterations) and self.schedule.traces
+        return Portion(self, batch, rows, traces=traces)
+
+    def plan(self, k: int) -> tuple[int, int | None, str]:
+        """The step that iteration k fits, the one that its next values come from, and its rows."""
+        if isinstance(self.schedule, Iterations):
+            return 0, None if k == 0 else 0, "all"
+        step = self.n_steps - 1 - k
+        if k > 0:
+            return step, step + 1, "others"
+        return step, None, "all" if self.schedule.last_step == "shared" else "last"
+
+    def targets(
         self, next_values: NextValues, source: int | None, own: SetRows, labels: Tensor
-    ) -> tuple[Values | None, tuple[float, float]]:
-        """Values of the next states of rows that go on, and seconds of its two parts."""
-        if source is None:
-            return None, (0.0, 0.0)
-        states = self._next_states(own, one_each=labels.ndim > 1)
-        if len(states.states) == 0:
-            return None, (0.0, 0.0)
-        value = next_values(self._source(source, states))
-        found, chosen, n_infeasible, forward, frontier = [], [], 0, 0.0, 0.0
+    ) -> tuple[Tensor, int, tuple[float, float]]:
+        """T-hat Q_k of Section 3.1 at rows of the batch, infeasible budgets, and seconds.
+
+        Algorithm 5: Q(S', A, B) in one pass, and what every next state is worth by its frontier.
+        """
+        paid = own.paid.expand(-1, labels.shape[-1], -1)
+        states = None if source is None else self.whole.next_states(own, one_each=labels.ndim > 1)
+        if source is None or states is None or len(states.states) == 0:
+            return bootstrap_targets(paid, own.going, None, self.discounts), 0, (0.0, 0.0)
         asked = labels
         if labels.ndim > 1:
             positions = torch.from_numpy(own.rows.positions).to(self.device)
             asked = labels[positions[own.going]]
-        for part in cover(len(states.states), _CHUNK):
-            at = time.perf_counter()
-            values = self.q.read(states.embedded[part], source, slice(self.ensemble.n))
-            self._wait()
-            forward, at = forward + time.perf_counter() - at, time.perf_counter()
-            of_part = asked if asked.ndim == 1 else asked[part]
-            valued = value(values, states.known[part], of_part, part)
-            found.append(valued.values)
-            if valued.actions is not None:
-                chosen.append(valued.actions)
-            n_infeasible += valued.n_infeasible
-            self._wait()
-            frontier += time.perf_counter() - at
-        joined = torch.cat(found) if len(found) > 1 else found[0]
-        actions = torch.cat(chosen) if chosen else None
-        if states.which is not None:
-            n_infeasible = n_infeasible * len(states.which) // len(joined)
-            joined = joined[states.which]
-            actions = None if actions is None else actions[states.which]
-        return Values(joined, n_infeasible, actions), (forward, frontier)
+        value = next_values(self.source(source, states))
+        worth, clock = valued(self, source, states, value, asked)
+        targets = bootstrap_targets(paid, own.going, worth.values, self.discounts)
+        follows, after = self.whole.follows, self.whole.next_actions
+        targets = followed(targets, worth, own.going, (follows, after), self.discounts)
+        return targets, worth.n_infeasible, clock
 
-    def traced(self, targets: Tensor, own: SetRows, worth: Values | None) -> Tensor:
-        """Targets `[n, L, 2]` that follow episodes, if that is asked for and they are known."""
-        if self._follows is None or worth is None or worth.actions is None:
-            return targets
-        values = torch.zeros_like(targets)
-        values[own.going] = worth.values
-        best = torch.full(targets.shape[:2], -1, device=self.device)
-        best[own.going] = worth.actions.long()
-        kept = self._follows[:, None] & (best == self._next_actions[:, None])
-        return traced_targets(targets, values, kept, self.discounts)
-
-    def _followed(self) -> Tensor | None:
-        """Whether the next row of the batch goes on from each row, `[N]`."""
-        batch, has_traces = self.batch, getattr(self.schedule, "traces", False)
-        is_merged = len(self._rows.actions) < len(batch)
-        if not has_traces or is_merged or batch.episode is None or batch.step is None:
-            return None
-        follows = np.zeros(len(batch), np.bool_)
-        follows[:-1] = (
-            (batch.episode[1:] == batch.episode[:-1])
-            & (batch.step[1:] == batch.step[:-1] + 1)
-            & ~batch.terminal[:-1]
-            & (batch.next_state[:-1] == batch.state[1:]).all(axis=1)
-        )
-        return torch.from_numpy(follows).to(self.device)
-
-    def _source(self, step: int, states: NextStates) -> Source:
+    def source(self, step: int, states: NextStates) -> Source:
         """The models of a step, and what they say at a sample of states."""
         every = max(1, len(states.states) // _N_SAMPLE)
         sample = self.q.read(states.embedded[::every], step, slice(self.ensemble.n))
         known = states.known[::every]
         return Source(step, states.states, sample, known, self.units, states.available)
 
-    def _next_states(self, own: SetRows, *, one_each: bool) -> NextStates:
-        name, positions = own.rows
-        if name not in self._next:
-            going = positions[own.going.cpu().numpy()]
-            states, which = self._rows.next_states[going], None
-            available = rows_at(self._rows.next_available, going)
-            # A row that stands for several has one of their clocks.
-            seen = states if len(self._rows.actions) == len(self.batch) else states[:, self.columns]
-            found = None if one_each else equal_rows([*seen.T, *_columns(available)])
-            if found is not None:
-                states, which = states[found[0]], torch.from_numpy(found[1]).to(self.device)
-                available = rows_at(available, found[0])
-            look = self._look(states, available)
-            self._next[name] = NextStates(states, *look, which, available)
-        return self._next[name]
-
-    def _look(self, states: NDArray[Any], available: BoolArray | None) -> Look:
+    def look(self, states: NDArray[Any], available: BoolArray | None) -> Look:
+        """States as the regressor reads them, and actions that may be played there."""
         embedded = self.embedded(states)
         return Look(embedded, self.known(states, embedded, available))
 
@@ -750,7 +630,7 @@ class Fit:
         now = float(shares.max())
         gamma = max(self.gammas)
         slowest = max(0.99, gamma) if gamma < 1 else 0.99
-        fastest = gamma if gamma < 1 and self._follows is None else 0.9
+        fastest = gamma if gamma < 1 and self.whole.follows is None else 0.9
         rate = min(slowest, max(fastest, now / change if change else 0.0))
         left = now * rate / (1 - rate)
         return now, left, left <= self.schedule.settled
@@ -778,10 +658,52 @@ class Fit:
         shown = np.isin(np.arange(self.batch.state_size), self.columns)
         return LearnedQ(model, shown, self.taken, *self.units, caution, support=self.support)
 
-    def _wait(self) -> None:
-        """Waits for the GPU, so that seconds are told apart."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+
+def averager_of(fit: Fit) -> Averager:
+    """Returns the model of a fit that is fitted from sums.
+
+    Raises:
+        ConfigError: if it is not.
+    """
+    if not isinstance(fit.q, Averager) or not fit.q.is_summed:
+        kind = type(fit.q.settings).__name__
+        raise ConfigError(
+            f"a log in chunks needs a regressor that is fitted from sums; got {kind}."
+        )
+    return fit.q
+
+
+class FromSums:
+    """Fits averagers to all rows of a log, given the targets of a sample.
+
+    Args:
+        fit: on the sample.
+        log: all transitions.
+        adder: that adds up.
+    """
+
+    def __init__(self, fit: Fit, log: Log, adder: Adder) -> None:
+        """Has no sums yet."""
+        self._fit, self._weight, self._adder = fit, float(len(log)), adder
+        self._grams: dict[Any, list[Tensor]] = {}
+
+    def __call__(self, iteration: int, targets: Tensor) -> Loss:
+        """Fits the models of an iteration; the loss is on the sample, whose targets are given."""
+        q, fit = averager_of(self._fit), self._fit
+        step, _, name = fit.plan(iteration)
+        rows, values = fit.whole.rows(name).rows, targets.transpose(1, 2)
+        q.choose(step, rows, values)
+        bound = _ROOM * (1.0 + float(values.abs().max()))
+        of_rows, of_targets = q.scales(bound, self._weight)
+        members = range(q.sizes.n_members)
+        key = name, *(q.gram_key(step, member) for member in members)
+        if key not in self._grams:
+            grams = self._adder.grams(fit, step, name, of_rows)
+            self._grams[key] = [unscaled(found, of_rows) for found in grams]
+        moments = self._adder.moments(fit, Order(iteration, bound, of_targets))
+        found = [unscaled(sums, of_targets) for sums in moments]
+        q.solve(step, list(zip(self._grams[key], found, strict=True)))
+        return Loss(q.loss(step, rows, values))
 
 
 def torch_device(name: str) -> torch.device:
@@ -833,48 +755,16 @@ def _members(batch: TransitionBatch, ensemble: Ensemble, seed: int) -> BoolArray
     return members
 
 
-def _columns(mask: BoolArray | None) -> list[BoolArray]:
-    """Columns of a mask, if there is one."""
-    return [] if mask is None else list(mask.T)
+def _chunk_members(batch: TransitionBatch, ensemble: Ensemble) -> BoolArray:
+    """Rows of a chunk of each model, `[E, N]`: its episodes in turn."""
+    episode = np.arange(len(batch)) if batch.episode is None else batch.episode
+    number = np.unique(episode, return_inverse=True)[1] % ensemble.n
+    members: BoolArray = number == np.arange(ensemble.n)[:, None]
+    if ensemble.pooled and ensemble.n > 1:
+        members = np.vstack((members, np.ones_like(members[:1])))
+    return members
 
 
-def _unit(values: FloatArray) -> float:
+def _unit(largest: float) -> float:
     """The largest magnitude of the data, or 1."""
-    largest = float(np.abs(values).max())
-    return largest if largest > 0 else 1.0
-
-
-def equal_rows(columns: Sequence[NDArray[Any]]) -> tuple[IntArray, IntArray] | None:
-    """Finds equal rows of columns `[N]`: the first of each kind, and the kind of each row.
-
-    Rows are compared by sums of 64 bits over their numbers, and then by the numbers themselves. It
-    looks at few columns where these tell that most rows differ.
-
-    Returns:
-        Positions of the first rows of their kind, rising, and kinds `[N]`; None where there are
-        more kinds than half the rows, or no columns.
-
-    >>> [array.tolist() for array in equal_rows([np.array([5, 3, 5, 3])])]
-    [[0, 1], [0, 1, 0, 1]]
-    >>> equal_rows([np.array([5, 3, 5])])
-    """
-    if not columns:
-        return None
-    n, sums = len(columns[0]), np.zeros(len(columns[0]), np.uint64)
-    for number, column in enumerate(columns):
-        bits = (np.asarray(column, np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
-        sums = (sums ^ bits) * np.uint64(0x9E3779B97F4A7C15)
-        sums ^= sums >> np.uint64(29)
-        is_look = number % _N_COLUMNS == _N_COLUMNS - 1 and number + 1 < len(columns)
-        if is_look and 2 * len(np.unique(sums)) > n:
-            return None
-    _, first, which = np.unique(sums, return_index=True, return_inverse=True)
-    if 2 * len(first) > n:
-        return None
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    first, which = first[order], place[which.ravel()]
-    if not all(np.array_equal(column[first][which], column) for column in columns):
-        return None  # two different rows have the same sum
-    return first, which
+    return float(largest) if largest > 0 else 1.0

@@ -30,6 +30,8 @@ from bmdp.learn.fit import (
     fit_q,
 )
 from bmdp.learn.next_values import cost_tolerance, hull_values, priced_values
+from bmdp.learn.passes import Passes
+from bmdp.learn.rows import Log
 from bmdp.models.kernel import KernelModel
 from bmdp.models.regressor import Regressor
 from bmdp.policies.hull import HullPolicy, HullRule
@@ -217,7 +219,7 @@ class BFTQ:
 
     config: BFTQConfig  # all settings
 
-    def fit(
+    def fit(  # noqa: PLR0913
         self,
         batch: TransitionBatch,
         *,
@@ -226,6 +228,7 @@ class BFTQ:
         on_record: OnRecord = lambda record: None,
         keeper: Keeper | None = None,
         until: Deadline | None = None,
+        log: Log | None = None,
     ) -> HullPolicy:
         """Returns a policy that takes any budget of the range.
 
@@ -236,14 +239,16 @@ class BFTQ:
             on_record: called after every iteration with how it went.
             keeper: of what is needed to go on after a kill.
             until: a deadline for iterations; see `fit_q`.
+            log: all transitions, in chunks, of which the batch is a sample (`bmdp.data.StoredLog`).
         """
         config, grid = self.config, self.config.beta_grid
         from_zero = config.costs_from_zero
         if from_zero is None:
-            from_zero = bool(_checked(batch).cost.min() >= 0)
+            least = _checked(batch).cost.min() if log is None else log.least_cost
+            from_zero = bool(least >= 0)
         values = hull_values(config.slope_cap, costs_from_zero=from_zero, caution=config.caution)
         heads = Heads(grid, True)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log)
         return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, from_zero))
 
 
@@ -264,7 +269,7 @@ class FTQ:
 
     config: FTQConfig  # all settings
 
-    def fit(
+    def fit(  # noqa: PLR0913
         self,
         batch: TransitionBatch,
         *,
@@ -273,11 +278,12 @@ class FTQ:
         on_record: OnRecord = lambda record: None,
         keeper: Keeper | None = None,
         until: Deadline | None = None,
+        log: Log | None = None,
     ) -> PricedPolicy:
         """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
         config, heads = self.config, Heads(np.zeros(1), False)
         values = priced_values(np.array([config.price]), caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log)
         return PricedPolicy(fit.q_function(), config.price, *config.budget_range)
 
 
@@ -297,7 +303,7 @@ class LagrangianFTQ:
 
     config: LagrangianConfig  # all settings
 
-    def fit(
+    def fit(  # noqa: PLR0913
         self,
         batch: TransitionBatch,
         *,
@@ -306,12 +312,13 @@ class LagrangianFTQ:
         on_record: OnRecord = lambda record: None,
         keeper: Keeper | None = None,
         until: Deadline | None = None,
+        log: Log | None = None,
     ) -> MultiplierPolicy | Portfolio:
         """Returns the policy that `plays` asks for; arguments as for `BFTQ.fit`."""
         config, prices = self.config, _prices(self.config, _checked(batch))
         heads = Heads(np.arange(len(prices), dtype=np.float64), False)
         values = priced_values(prices, caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log)
         tolerance = cost_tolerance(fit.acting_at_sample(0)) * fit.units[1]
         dial = PriceDial(fit.q_function(), prices, tolerance)
         if config.plays == "carried":
@@ -377,6 +384,7 @@ def _fitted(  # noqa: PLR0913
     on_record: OnRecord,
     keeper: Keeper | None,
     until: Deadline | None,
+    log: Log | None,
 ) -> Fit:
     """Runs all iterations, and returns what was learned."""
     schedule = schedule_of(config, _checked(batch))
@@ -395,6 +403,8 @@ def _fitted(  # noqa: PLR0913
         support=config.support,
         keeper=keeper,
         until=until,
+        log=log,
+        adder=None if log is None else Passes(log, values),
     )
     fit: Fit
     for iteration in iterations:

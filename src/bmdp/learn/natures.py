@@ -19,7 +19,8 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.data.checks import MASKS
 from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
-from bmdp.learn.fit import Backward, Iterations, Schedule, equal_rows
+from bmdp.learn.fit import Backward, Iterations, Schedule
+from bmdp.learn.rows import equal_rows
 from bmdp.models.regressor import with_clock
 from bmdp.randomness import named_generator
 

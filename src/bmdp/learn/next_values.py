@@ -20,14 +20,17 @@ from torch import Tensor
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.frontier import crossed_values
-from bmdp.learn.fit import NextValues, Source, Values, Worth
-from bmdp.models.regressor import barred, combined
+from bmdp.learn.fit import NextValues, Source
+from bmdp.learn.rows import Values, Worth
+from bmdp.models.regressor import LearnedQ, MeanQ, barred, combined
 from bmdp.policies.hull import HullRule
 from bmdp.policies.policy import Options, SteppedPolicy
 from bmdp.policies.prices import PriceDial, best_actions
 
 TOLERANCE = 0.01
 """At an infinite price, costs that are closer than this share of their range are equal."""
+
+_MOST_LOOKS = 300_000  # states that are kept as a policy reads them
 
 Greedy = Callable[[Tensor, Tensor, Tensor], Values]
 """From values that choose and values that value, `[n, 2, A, H]` each, and heads or labels."""
@@ -152,11 +155,24 @@ def policy_values(
     Paper: Eq. 6, the operator T^pi, estimated as T is in Section 3.1.
     """
     lasting: dict[tuple[int, int, int], Any] = {}  # what a policy does that never changes
+    looks: dict[tuple[int, int, int], Any] = {}  # states as it reads them at every step
 
     def at_step(source: Source) -> Worth:
         states = shown(source.step, source.states)
         now = policy.at_step(source.step)
         done = lasting if getattr(policy, "n_steps", 2) == 1 and shown is as_it_is else {}
+        q = getattr(policy, "q_function", None)
+        is_same = states is source.states and len(states) <= _MOST_LOOKS
+        looks_once = is_same and isinstance(q, LearnedQ | MeanQ) and q.clock == 0
+
+        def actions(key: tuple[int, int, int], part: slice, masks: tuple[Any, ...]) -> IntArray:
+            assert isinstance(now, PriceDial)
+            if not looks_once:
+                return now.points(states[part], *masks).actions
+            assert isinstance(q, LearnedQ | MeanQ)
+            if key not in looks:
+                looks[key] = q.look(states[part], 0, *masks)
+            return now.best(*q.at(looks[key], source.step))
 
         def worth(values: Tensor, known: Tensor, asked: Tensor, part: slice) -> Values:
             if part.stop == 0:  # a promise, which a given policy does not make
@@ -167,9 +183,7 @@ def policy_values(
             if isinstance(now, PriceDial):  # it plays one action, and keeps its price
                 if key not in done:
                     numbers = np.rint(heads).astype(np.int64)
-                    done[key] = torch.from_numpy(
-                        now.points(states[part], *masks).actions[:, numbers]
-                    )
+                    done[key] = torch.from_numpy(actions(key, part, masks)[:, numbers])
                 which = done[key].to(values.device)[:, None, None].expand(-1, 2, 1, -1)
                 return Values(values[0].gather(2, which)[:, :, 0].movedim(1, 2))
             if key not in done:

@@ -12,15 +12,15 @@ rows are shown, as a rare one may be the only one of its state.
 How many rows a leaf has at least is chosen by rows that trees were not grown on: the error of what
 is forecast for them by nodes of so many rows.
 
-Both the leaves of a row and the rows of a leaf are lists of numbers, so a fit and a look at values
-are each a mean over rows of a table.
+The leaves of a row are a list of numbers. A look at values is a mean over rows of a table, and a
+fit adds targets to them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,13 +34,17 @@ from bmdp.checks import require_count
 from bmdp.errors import StoreError
 from bmdp.models.regressor import (
     Averager,
+    Part,
     Problem,
-    RowSet,
     Scaling,
     Sizes,
+    Sum,
     cover,
     register_regressor,
+    weighed,
+    whole,
 )
+from bmdp.workers import in_threads
 
 LEAVES = (1, 3, 10, 30, 100)
 """Numbers of rows of a leaf to choose from; the first one only where rows repeat."""
@@ -53,6 +57,7 @@ _LOOKED_UP = 2**22  # leaves that are looked up at a time, on a GPU
 _BLOCK = 256  # states that go down a tree at a time
 _N_JUDGING = 8  # trees by which the size of leaves is chosen
 _MOST_JUDGING = 3000  # rows of an action by which it is chosen, at most
+_ALONE = 2000  # rows that are grown on by one thread
 _NODES = ("feature", "threshold", "child", "leaf_of")
 
 
@@ -85,17 +90,6 @@ class ForestModel:
     def empty(self, sizes: Sizes) -> ForestQ:
         """Returns forests of a single leaf, whose value is 0."""
         return ForestQ(self, sizes)
-
-
-class LeafRows(NamedTuple):
-    """The rows of each leaf, for a set of rows and a member: a sparse matrix of means."""
-
-    places: Tensor  # [T * n], where in the set rows are, leaf by leaf, int32
-    first: Tensor  # [R], where the rows of a leaf begin, int32
-    shares: Tensor  # [T * n], of the weight of the leaf, float32
-    empty: Tensor  # leaves without rows
-    own: Tensor  # [n], where in the set the rows of the member are
-    weights: Tensor | None  # [n]
 
 
 class ForestQ(Averager):
@@ -141,7 +135,6 @@ class ForestQ(Averager):
             chosen_leaf(problem, rows, outcomes), self._least_leaf(len(rows))
         )
         self._grow(problem, rows, outcomes)
-        self._by_leaf: dict[tuple[str, int], LeafRows] = {}
 
     def _least_leaf(self, n_rows: int) -> int:
         """The least size of leaves whose values are not too large for memory and files."""
@@ -171,6 +164,7 @@ class ForestQ(Averager):
         threshold = np.zeros(shape, np.float32)
         child = np.zeros((*shape, 2), np.int32)
         child += np.arange(size, dtype=np.int32)[:, None]  # all leaves at first
+        first = np.zeros(shape[:3], np.int32)
         most = 0
         for e, own in enumerate(grown):
             n_leaves = 0
@@ -182,11 +176,13 @@ class ForestQ(Averager):
                     threshold[place] = np.where(is_leaf, 0, _rounded_down(tree.threshold))
                     for side, to in enumerate((tree.children_left, tree.children_right)):
                         child[(*place, side)] = np.where(is_leaf, nodes, to)
+                    first[e, a, t] = n_leaves
                     leaf_of[e, a, t, nodes[is_leaf]] = n_leaves + np.arange(is_leaf.sum())
                     n_leaves += int(is_leaf.sum())
             most = max(most, n_leaves)
         for name, array in zip(_NODES, (feature, threshold, child, leaf_of), strict=True):
             self.register_buffer(name, torch.from_numpy(array).to(self.feature.device))
+        self._first = torch.from_numpy(first).to(self.feature.device)  # leaf of each tree
         self._set_values(most)
 
     def embed(self, states: Tensor) -> Tensor:
@@ -196,71 +192,64 @@ class ForestQ(Averager):
             rows = rows.new_zeros((len(rows), 1))  # there is nothing to split by
         nodes = [getattr(self, name).flatten(0, 2) for name in _NODES]
         if rows.device.type == "cpu":
-            leaves = np.empty((len(rows), len(nodes[0])), np.int32)
-            feature, threshold, child, leaf_of = (tensor.numpy() for tensor in nodes)
-            _find_leaves(rows.contiguous().numpy(), feature, threshold, child, leaf_of, leaves)
-            found = torch.from_numpy(leaves)
+            arrays = tuple(tensor.numpy() for tensor in nodes)
+            found = torch.from_numpy(found_leaves(rows.contiguous().numpy(), arrays))
         else:
             found = _leaves_on_device(rows, *nodes)
         return found.view(-1, *self.feature.shape[:3])
 
-    def grams(
-        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
+    def own(self, embedded: Tensor, actions: Tensor) -> Tensor:
+        """Leaves of the trees of the actions that were taken, `[n, E, T]`."""
+        which = actions[:, None, None, None].expand(-1, embedded.shape[1], 1, embedded.shape[3])
+        return embedded.gather(2, which)[:, :, 0]
+
+    def packed(self, embedded: Tensor) -> Tensor:
+        """Numbers of leaves within their trees, in two bytes if these have so few."""
+        return _small(embedded - self._first)
+
+    def unpacked(self, kept: Tensor) -> Tensor:
+        """Numbers of leaves among all, `[n, E, A, T]`."""
+        return _large(kept) + self._first
+
+    def packed_own(self, rows: Tensor, actions: Tensor) -> Tensor:
+        """The same for leaves of the trees of some actions, `[n, E, T]`."""
+        return _small(rows - self._first[:, actions].transpose(0, 1))
+
+    def unpacked_own(self, kept: Tensor, actions: Tensor) -> Tensor:
+        """Numbers of leaves of the trees of some actions among all, `[n, E, T]`."""
+        return _large(kept) + self._first[:, actions].transpose(0, 1)
+
+    def grams(self, found: Sum, step: int, member: int, part: Part, scale: float) -> Tensor:
+        """Weight of each leaf, `[R, 1]`."""
+        return self._added(
+            found, member, part, whole(torch.ones_like(part.actions), scale)[:, None]
+        )
+
+    def moments(
+        self, found: Sum, step: int, member: int, part: Part, values: Tensor, scale: float
     ) -> Tensor:
-        """Weight of each leaf."""
-        leaves = self._leaves(member, rows, actions)
-        each = None if weights is None else weights[:, None].expand(leaves.shape).flatten()
-        return torch.bincount(leaves.flatten(), each, minlength=self.values.shape[2]).double()
+        """Sums of targets of each leaf, `[R, 2 * H]`."""
+        return self._added(found, member, part, whole(values.flatten(1), scale))
 
-    def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
-        """Sums of targets of each leaf."""
-        total = targets.new_zeros((self.values.shape[2], *targets.shape[1:]))
-        for tree in self._leaves(member, rows, actions).T:
-            total.index_add_(0, tree, targets)
-        return total
+    def _added(self, found: Sum, member: int, part: Part, values: Tensor) -> Tensor:
+        """Sums of whole numbers `[n, K]` of each leaf, `[R, K]`."""
+        if found is None:
+            found = values.new_zeros((self.values.shape[2], values.shape[1]))
+        values, leaves = weighed(values, part.weights), part.rows[:, member]
+        if values.device.type == "cpu":
+            added_to_leaves(leaves.T.contiguous().numpy(), values.numpy(), found.numpy())
+        else:
+            for tree in leaves.T:
+                found.index_add_(0, tree.long(), values)
+        return found
 
-    def _leaves(self, member: int, rows: Tensor, actions: Tensor) -> Tensor:
-        """Leaves of the trees of the actions that were taken, `[n, T]`."""
-        which = actions[:, None, None].expand(-1, 1, rows.shape[3])
-        return rows[:, member].gather(1, which)[:, 0]
-
-    def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
+    def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
         """Takes means over leaves; a leaf without rows has the mean of all."""
-        table = values.reshape(len(values), -1)
-        for member in range(self.sizes.n_members):
-            leaf = self._leaf_rows(member, rows)
-            means = embedding_bag(
-                leaf.places, table, leaf.first, mode="sum", per_sample_weights=leaf.shares
-            )
-            if len(leaf.empty):
-                own = table[leaf.own].double()
-                own = own if leaf.weights is None else own * leaf.weights[:, None]
-                n = len(own) if leaf.weights is None else leaf.weights.sum()
-                means[leaf.empty] = (own.sum(0) / max(n, 1)).float()
-            self.values[member, step] = means.view(-1, *values.shape[1:])
-
-    def _leaf_rows(self, member: int, rows: RowSet) -> LeafRows:
-        """Sorts the rows of a set by leaf."""
-        key = rows.name, member
-        if key not in self._by_leaf:
-            own = self.places(member, rows)
-            positions = self.positions(rows)[own]
-            leaves = self._leaves(member, self._rows[positions], self._actions[positions]).long()
-            weights = None if self._weights is None else self._weights[positions]
-            each = torch.ones_like(own, dtype=torch.float64) if weights is None else weights
-            each = each[:, None].expand(leaves.shape).flatten()
-            count = torch.bincount(leaves.flatten(), minlength=self.values.shape[2])
-            weight = torch.bincount(leaves.flatten(), each, minlength=len(count))
-            order = torch.argsort(leaves.flatten(), stable=True)
-            self._by_leaf[key] = LeafRows(
-                own[order // leaves.shape[1]].int(),
-                (count.cumsum(0) - count).int(),
-                (each[order] / weight[leaves.flatten()[order]]).float(),
-                torch.nonzero(count == 0)[:, 0],
-                own,
-                weights,
-            )
-        return self._by_leaf[key]
+        for member, (weight, total) in enumerate(sums):
+            means = total / weight.clamp(min=1)
+            mean = total.sum(0) / weight.sum().clamp(min=1)  # each row is in a leaf of every tree
+            means[weight[:, 0] == 0] = mean
+            self.values[member, step] = means.view(-1, *self.values.shape[3:]).float()
 
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one forest, `[n, 2, A, H]`."""
@@ -268,10 +257,9 @@ class ForestQ(Averager):
         found = self._means(leaves.flatten(0, 1), member, step)
         return found.view(*leaves.shape[:2], *self.values.shape[3:]).transpose(1, 2)
 
-    def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
-        """Values of one forest for one action of each state, `[n, 2, H]`."""
-        found = self._means(self._leaves(member, embedded, actions), member, step)
-        return found.view(-1, *self.values.shape[3:])
+    def read_own(self, member: int, rows: Tensor, actions: Tensor, step: int) -> Tensor:
+        """Values of one forest for the action of each row, `[n, 2, H]`."""
+        return self._means(rows[:, member], member, step).view(-1, *self.values.shape[3:])
 
     def _means(self, leaves: Tensor, member: int, step: int) -> Tensor:
         """Means of the values of leaves `[n, T]`, `[n, 2 * H]`."""
@@ -420,7 +408,8 @@ def trees_of(
     how: dict[str, Any] = {"bootstrap": True, "max_samples": n_drawn, "min_samples_leaf": leaf}
     if weights is not None:  # a share, and a little less than it, as it is rounded
         how = {"min_weight_fraction_leaf": (leaf - 0.01) / total}
-    forest = ExtraTreesRegressor(n_trees, random_state=seed, **how)
+    n_jobs = torch.get_num_threads() if len(rows) > _ALONE else None  # which changes nothing
+    forest = ExtraTreesRegressor(n_trees, random_state=seed, n_jobs=n_jobs, **how)
     targets = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
     forest.fit(rows[:, varying], targets, sample_weight=weights)
     return [_Tree(tree.tree_, varying) for tree in forest.estimators_]
@@ -450,13 +439,58 @@ class _Stump:
         self.value = mean[None, :, None]
 
 
+_HALF = 2**15
+
+
+def _small(numbers: Tensor) -> Tensor:
+    """Numbers from 0 on in two bytes, or as they are if one is too large."""
+    is_small = len(numbers) == 0 or int(numbers.max()) < 2 * _HALF
+    return (numbers - _HALF).short() if is_small else numbers
+
+
+def _large(kept: Tensor) -> Tensor:
+    """Numbers from 0 on that `_small` made small, int32."""
+    return kept.int() + _HALF if kept.dtype == torch.int16 else kept
+
+
 def _rounded_down(thresholds: FloatArray) -> NDArray[Any]:
     """Thresholds in single precision: a number in it is at most one if it was at most the other."""
     near = thresholds.astype(np.float32)
     return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)
 
 
-@njit(cache=True)
+def found_leaves(rows: NDArray[Any], nodes: tuple[NDArray[Any], ...]) -> NDArray[np.int32]:
+    """Leaves `[n, M]` of rows `[n, D]` in M trees, by all threads."""
+    found = np.empty((len(rows), len(nodes[0])), np.int32)
+
+    def find(part: slice) -> None:
+        feature, threshold, child, leaf_of = nodes
+        _find_leaves(rows[part], feature, threshold, child, leaf_of, found[part])
+
+    in_threads(find, len(rows), found.size)
+    return found
+
+
+def added_to_leaves(leaves: NDArray[Any], values: IntArray, found: IntArray) -> None:
+    """Adds whole numbers `[n, K]` to sums `[R, K]` of their leaves `[T, n]`, by all threads.
+
+    A thread has some of the trees, and no two trees share a leaf.
+    """
+    n_numbers = values.size * len(leaves)
+    in_threads(lambda part: _add_to_leaves(leaves[part], values, found), len(leaves), n_numbers)
+
+
+@njit(cache=True, nogil=True)
+def _add_to_leaves(leaves, values, found):  # type: ignore[no-untyped-def]
+    n_values = values.shape[1]
+    for tree in range(leaves.shape[0]):
+        for i in range(leaves.shape[1]):
+            leaf = leaves[tree, i]
+            for k in range(n_values):
+                found[leaf, k] += values[i, k]
+
+
+@njit(cache=True, nogil=True)
 def _find_leaves(rows, feature, threshold, child, leaf_of, found):  # type: ignore[no-untyped-def]
     """Fills in the leaves `[n, M]` of rows `[n, D]` in M trees of K nodes.
 

@@ -20,9 +20,8 @@ of all heads are alike, and a frontier cannot pick the luckiest of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,15 +31,18 @@ from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError
 from bmdp.models.regressor import (
-    CHUNK,
     Averager,
+    Part,
     Problem,
     RowSet,
     Scaling,
     Sizes,
+    Sum,
     cover,
+    plus,
     register_regressor,
-    total,
+    weighed,
+    whole,
 )
 
 _BUMPS = 2**22  # bumps that are held at a time
@@ -154,44 +156,95 @@ class KernelQ(Averager):
         shares = np.linspace(0, 1, len(self.settings.lengths))
         shares[-1] = 1  # a single one is the longest
         self._lengths = tuple((np.array(self.settings.lengths) * stretch**shares).tolist())
+        self._ridges = np.ones((len(problem.members), self.sizes.n_actions))
         self._bases: dict[tuple[str, int, int], Basis] = {}
+        self._turned: dict[int, tuple[Tensor, float, Directions]] = {}
         self._generator = problem.generator
 
     def embed(self, states: Tensor) -> Tensor:
         """Scaled states."""
         return (states - self.centre) / self.scale
 
-    def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
-        """Chooses a length and a ridge for each member and action, adds up sums, and solves."""
-        for member in range(self.sizes.n_members):
-            self.means[member, step] = self._mean(member, rows, values)
+    def packed(self, embedded: Tensor) -> Tensor:
+        """Scaled states in single precision."""
+        return embedded.float()
+
+    def unpacked(self, kept: Tensor) -> Tensor:
+        """Scaled states in double precision."""
+        return kept.double()
+
+    def choose(self, step: int, rows: RowSet, values: Tensor) -> None:
+        """Chooses a length and a ridge for each member and action, by the rows of a set."""
+        for member, action in np.ndindex(self.sizes.n_members, self.sizes.n_actions):
+            own = self._own_places(member, action, rows)
+            if len(own):
+                basis = self._basis(rows, member, step, action)
+                length, ridge = basis.smoothness(values[own].double())
+                self.lengths[member, step, action], self._ridges[member, action] = length, ridge
+
+    def gram_key(self, step: int, member: int) -> tuple[Any, ...]:
+        """Centres and lengths of all actions."""
+        return int(self.group[step]), *self.lengths[member, step].tolist()
+
+    def grams(self, found: Sum, step: int, member: int, part: Part, scale: float) -> Tensor:
+        """Products of a constant and bumps with each other for each action, `[A, 1 + C, 1 + C]`."""
+        each = [
+            grams(
+                self._bumps(step, member, action, part.rows[own]),
+                None if part.weights is None else part.weights[own],
+            )
+            for action, own in self._by_action(part)
+        ]
+        return plus(found, whole(torch.stack(each), scale))
+
+    def moments(
+        self, found: Sum, step: int, member: int, part: Part, values: Tensor, scale: float
+    ) -> Tensor:
+        """Products of a constant and bumps with targets for each action, `[A, 1 + C, 2 * H]`."""
+        targets = weighed(values.double(), part.weights)
+        each = [
+            moments(self._bumps(step, member, action, part.rows[own]), targets[own])
+            for action, own in self._by_action(part)
+        ]
+        return plus(found, whole(torch.stack(each), scale))
+
+    def _by_action(self, part: Part) -> list[tuple[int, Tensor]]:
+        """Actions, and which rows of a part are theirs."""
+        return [(a, torch.nonzero(part.actions == a)[:, 0]) for a in range(self.sizes.n_actions)]
+
+    def _bumps(self, step: int, member: int, action: int, rows: Tensor) -> Tensor:
+        """Bumps around all centres of a member and action at rows, `[n, C]`."""
+        centres = self.centres[member, self.group[step], action]
+        return bumps(rows, centres, float(self.lengths[member, step, action]))
+
+    def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
+        """Solves for each member and action; an action without rows has the mean of all."""
+        for member, (grams_of, moments_of) in enumerate(sums):
+            shape = self.means.shape[3:]
+            everywhere = moments_of[:, 0].sum(0) / grams_of[:, 0, 0].sum()
             self.weights[member, step] = 0
-            for action in range(self.sizes.n_actions):
-                own = self._own_places(member, action, rows)
-                if len(own):
-                    self._solve((member, step, action), rows, values[own].double())
+            for action, (gram, moment) in enumerate(zip(grams_of, moments_of, strict=True)):
+                place, mean = (member, int(self.group[step]), action), everywhere
+                n = 1 + self._n_centres.get(place, 0)
+                if gram[0, 0] > 0 and n > 1:
+                    mean = moment[0] / gram[0, 0]
+                    weights = self._weights_of(step, place, gram[:n, :n], moment[:n], mean)
+                    self.weights[member, step, action][: n - 1] = weights.view(-1, *shape).float()
+                self.means[member, step, action] = mean.view(shape)
 
-    def _mean(self, member: int, rows: RowSet, values: Tensor) -> Tensor:
-        """Mean of the values `[n, 2, H]` of a member's rows."""
-        places = self.places(member, rows)
-        if self._weights is None:
-            return values[places].double().mean(0)
-        weights = self._weights[self.positions(rows)[places]]
-        mean: Tensor = torch.tensordot(weights, values[places].double(), 1) / weights.sum()
-        return mean
-
-    def _solve(self, place: tuple[int, int, int], rows: RowSet, targets: Tensor) -> None:
-        """Solves for a member, step and action, given the targets `[n, 2, H]` of its rows."""
-        basis = self._basis(rows, *place)
-        length, ridge = basis.smoothness(targets)
-        gram, turned = basis.grams(length)
-        moment = basis.moments(length, targets)
-        mean = moment[0] / gram[0, 0]
+    def _weights_of(
+        self, step: int, place: tuple[int, int, int], gram: Tensor, moment: Tensor, mean: Tensor
+    ) -> Tensor:
+        """Weights of bumps `[C, 2 * H]`, given products with a constant and bumps."""
+        member, _, action = place
+        length, key = float(self.lengths[member, step, action]), gram.data_ptr()
+        if key not in self._turned or self._turned[key][1] != length:
+            turned = directions(gram[1:, 1:], self.centres[place][: len(gram) - 1], length)
+            self._turned[key] = gram, length, turned  # who holds it, holds its place in memory
+        root, sizes = self._turned[key][2]
         left = moment[1:] - gram[1:, :1] * mean  # moments of targets without their mean
-        weights = turned.root @ (turned.root.T @ left / (turned.sizes + ridge)[:, None])
-        self.means[place] = mean.view(targets.shape[1:])
-        self.lengths[place] = length
-        self.weights[place][: len(weights)] = weights.view(-1, *targets.shape[1:]).float()
+        weights: Tensor = root @ (root.T @ left / (sizes + self._ridges[member, action])[:, None])
+        return weights
 
     def _own_places(self, member: int, action: int, rows: RowSet) -> Tensor:
         """Where in a set the rows of a member and an action are."""
@@ -231,13 +284,13 @@ class KernelQ(Averager):
         """Values of one model, `[n, 2, A, H]`."""
         return self._sums(embedded, step, slice(member, member + 1), slice(None))[0]
 
-    def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
-        """Values of one model for one action of each state, `[n, 2, H]`."""
-        values = self.weights.new_empty((len(embedded), 2, len(self.sizes.heads)))
+    def read_own(self, member: int, rows: Tensor, actions: Tensor, step: int) -> Tensor:
+        """Values of one model for the action of each row, `[n, 2, H]`."""
+        values = self.weights.new_empty((len(rows), 2, len(self.sizes.heads)))
         one = slice(member, member + 1)
         for action in range(self.sizes.n_actions):
             own = actions == action
-            found = self._sums(embedded[own], step, one, slice(action, action + 1))
+            found = self._sums(rows[own], step, one, slice(action, action + 1))
             values[own] = found[0, :, :, 0]
         return values
 
@@ -276,7 +329,7 @@ class Judge(NamedTuple):
 
 
 class Basis:
-    """Bumps around centres at some rows, for each length, in directions that are orthogonal."""
+    """Rows that judge lengths and ridges, by bumps in directions that are orthogonal."""
 
     def __init__(
         self,
@@ -301,32 +354,7 @@ class Basis:
         self._lengths, self._ridges = lengths, rows.new_tensor(ridges)
         judged = np.sort(rng.permutation(len(rows))[:_N_JUDGED])
         self._judged = torch.from_numpy(judged).to(rows.device)
-        self._grams: dict[float, tuple[Tensor, Directions]] = {}
         self._judges: list[Judge] = []
-
-    def bumps(self, part: slice, length: float) -> Tensor:
-        """Bumps at some of the rows, `[n, C]`."""
-        return bumps(self.rows[part], self.centres, length)
-
-    def added(self, sums: Callable[[slice], Tensor]) -> Tensor:
-        """Sums over all rows, chunk by chunk in order."""
-        return total(sums(part) for part in cover(len(self.rows), CHUNK))
-
-    def grams(self, length: float) -> tuple[Tensor, Directions]:
-        """Products of bumps with each other on the rows, `[1 + C, 1 + C]`, and directions."""
-        if length not in self._grams:
-            gram = self.added(lambda part: grams(self.bumps(part, length), self._weighing(part)))
-            self._grams[length] = gram, directions(gram[1:, 1:], self.centres, length)
-        return self._grams[length]
-
-    def moments(self, length: float, targets: Tensor) -> Tensor:
-        """Products of a constant and bumps with targets `[n, 2, H]`, summed: `[1 + C, 2 * H]`."""
-        if self.weights is not None:
-            targets = targets * self.weights[:, None, None]
-        return self.added(lambda part: moments(self.bumps(part, length), targets[part]))
-
-    def _weighing(self, part: slice) -> Tensor | None:
-        return None if self.weights is None else self.weights[part]
 
     def smoothness(self, targets: Tensor) -> tuple[float, float]:
         """The length and the ridge of the least leave-one-out error, on some rows and heads."""

@@ -13,12 +13,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bmdp.checks import require_choice
 from bmdp.errors import ConfigError
-from bmdp.models.regressor import Averager, Problem, Scaling, Sizes, register_regressor
+from bmdp.models.regressor import (
+    Averager,
+    Part,
+    Problem,
+    Scaling,
+    Sizes,
+    Sum,
+    plus,
+    register_regressor,
+    weighed,
+    whole,
+)
 
 
 @register_regressor
@@ -75,26 +87,30 @@ class LinearQ(Averager):
         """Takes the scale of states."""
         by = Scaling.of(problem.states, problem.weights)
         self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
+        largest = np.abs((problem.states - by.centre) / by.scale).max(initial=1.0)
+        self.reach = float(largest) ** (1 if self.settings.state_features == "linear" else 2)
 
     def embed(self, states: Tensor) -> Tensor:
         """Features of states, `[n, P]`."""
         return state_features((states - self.centre) / self.scale, self.settings.state_features)
 
-    def grams(
-        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
-    ) -> Tensor:
+    def grams(self, found: Sum, step: int, member: int, part: Part, scale: float) -> Tensor:
         """Products of features with each other for each action, `[A, P, P]`."""
-        weighted = rows if weights is None else rows * weights[:, None]
-        own = (actions == action for action in range(self.sizes.n_actions))
-        return torch.stack([weighted[mask].T @ rows[mask] for mask in own])
+        rows = part.rows.clamp(-self.reach, self.reach)
+        heavy = weighed(rows, part.weights)
+        own = (part.actions == action for action in range(self.sizes.n_actions))
+        each = torch.stack([heavy[mask].T @ rows[mask] for mask in own])
+        return plus(found, whole(each, scale))
 
-    def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+    def moments(
+        self, found: Sum, step: int, member: int, part: Part, values: Tensor, scale: float
+    ) -> Tensor:
         """Products of features with targets for each action, `[A, P, 2, H]`."""
-        each = [
-            torch.einsum("np,nvh->pvh", rows[actions == action], targets[actions == action])
-            for action in range(self.sizes.n_actions)
-        ]
-        return torch.stack(each)
+        rows = part.rows.clamp(-self.reach, self.reach)
+        targets = weighed(values.double(), part.weights)
+        own = (part.actions == action for action in range(self.sizes.n_actions))
+        each = [torch.einsum("np,nvh->pvh", rows[mask], targets[mask]) for mask in own]
+        return plus(found, whole(torch.stack(each), scale))
 
     def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
         """Solves for each member and action; the first feature is 1, so its gram is the count."""

@@ -8,9 +8,10 @@ going on after a kill are torch's own.
 
 An *averager* is a model whose value is a weighted mean of targets, with weights that depend on
 states and actions alone (Gordon, 1995). The weights are the same for all heads, so their errors are
-alike, and a frontier cannot pick the luckiest of them. It is fitted from sums over rows, which are
-added up chunk by chunk in a fixed order: one process, many, or a stream of files make the same
-sums.
+alike, and a frontier cannot pick the luckiest of them. It is fitted from sums over rows. Sums are
+whole numbers: multiples of a power of two that is the same for all rows. Whole numbers add up to
+the same in any order, so one thread or many, one machine or many, rows in memory or a stream of
+files have the same sums to the last bit.
 
 Values inside a model are in units of the data's largest reward and cost; `LearnedQ` turns them into
 the units of the data. Importing this module imports torch.
@@ -18,11 +19,12 @@ the units of the data. Importing this module imports torch.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -272,22 +274,31 @@ def _restored(
     return model
 
 
-class Part(NamedTuple):
-    """Some rows of a set, as an averager reads them."""
+Sum: TypeAlias = "Tensor | None"
+"""Sums so far, if there are any."""
 
-    rows: Tensor  # [n, ...], embedded states
+
+class Part(NamedTuple):
+    """Some rows, as an averager reads them."""
+
+    rows: Tensor  # [n, ...], what is kept of them: see `Averager.own`
     actions: Tensor  # [n]
-    weights: Tensor | None  # [n]
-    places: Tensor  # [n], where in the set they are
+    weights: Tensor | None  # [n], whole numbers
+    places: Tensor  # [n], where their targets are
 
 
 class Averager(QModel):
     """A model whose value is a weighted mean of targets, fitted from sums over rows.
 
-    The structure (cells, leaves, centres) comes from states and actions alone. `grams` depends on
-    the rows alone and is added up once for a set of rows, `moments` at every fit. Both count a row
-    as often as it weighs: targets come to `moments` multiplied by weights.
+    The structure (cells, leaves, centres) comes from states and actions alone. `grams` are sums
+    that depend on the rows alone, and `moments` are sums of targets. Both count a row as often as
+    it weighs, and both are whole numbers: multiples of 1 / scale.
+
+    A subclass that is not fitted from sums has its own `fit_members`, and `is_summed` is False.
     """
+
+    is_summed: bool = True
+    reach: float = 1.0  # the largest magnitude of what rows are multiplied by in sums
 
     _rows: Tensor  # [N, ...], embedded states of the problem
     _actions: Tensor  # [N]
@@ -297,36 +308,76 @@ class Averager(QModel):
     _own: dict[tuple[str, int], Tensor]  # where in a set the rows of a member are
     _parts: dict[tuple[str, int], list[Part]]
     _judged: dict[tuple[str, int], Part]
-    _grams: dict[tuple[str, int], Tensor]
+    _grams: dict[Any, Tensor]
 
     def prepare(self, problem: Problem) -> None:
         """Takes the rows, and builds the structure."""
         device = self.device
         self.build(problem)
         self.to(device)
-        self._rows = self.embed(torch.from_numpy(problem.states).to(device))
         self._actions = torch.tensor(problem.actions, device=device)
+        self._rows = self._kept(torch.from_numpy(problem.states).to(device))
         weights = problem.weights
         self._weights = None if weights is None else torch.tensor(weights, device=device)
         self._masks, self._positions, self._own = problem.members, {}, {}
         self._parts, self._judged, self._grams = {}, {}, {}
 
+    def _kept(self, states: Tensor) -> Tensor:
+        """Keeps states `[N, D]` of the problem as sums need them, some at a time."""
+        parts = cover(max(1, len(states)), CHUNK)
+        return torch.cat([self.own(self.embed(states[p]), self._actions[p]) for p in parts])
+
     @abstractmethod
     def build(self, problem: Problem) -> None:
         """Builds the structure."""
 
-    def grams(
-        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
-    ) -> Tensor:
-        """Sums over a chunk of embedded rows `[n, ...]`, each as often as it weighs `[n]`."""
+    def own(self, embedded: Tensor, actions: Tensor) -> Tensor:
+        """Returns as much of embedded rows `[n, ...]` with actions `[n]` as sums need."""
+        return embedded
+
+    def packed(self, embedded: Tensor) -> Tensor:
+        """Returns embedded states in few bytes, to be kept."""
+        return embedded
+
+    def unpacked(self, kept: Tensor) -> Tensor:
+        """Returns embedded states that were `packed`."""
+        return kept
+
+    def packed_own(self, rows: Tensor, actions: Tensor) -> Tensor:
+        """Returns rows of some actions, as `own` keeps them, in few bytes."""
+        return self.packed(rows)
+
+    def unpacked_own(self, kept: Tensor, actions: Tensor) -> Tensor:
+        """Returns rows that `packed_own` made small."""
+        return self.unpacked(kept)
+
+    def choose(self, step: int, rows: RowSet, values: Tensor) -> None:
+        """Chooses what depends on targets and is no sum, given those of a set, `[n, 2, H]`."""
+
+    def gram_key(self, step: int, member: int) -> Any:
+        """On what grams depend, beside the rows."""
+        return None
+
+    def grams(self, found: Sum, step: int, member: int, part: Part, scale: float) -> Tensor:
+        """Adds sums over a part that depend on its rows alone, in multiples of 1 / scale, int64.
+
+        Args:
+            found: sums so far, which may be overwritten; None if there are none.
+            step: whose models are fitted.
+            member: of the ensemble.
+            part: some of its rows.
+            scale: a power of two.
+        """
         raise NotImplementedError
 
-    def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
-        """Sums of weighted targets `[n, 2, H]` over a chunk of embedded rows."""
+    def moments(
+        self, found: Sum, step: int, member: int, part: Part, values: Tensor, scale: float
+    ) -> Tensor:
+        """Adds sums of the targets `[n, 2, H]` of a part; see `grams`."""
         raise NotImplementedError
 
     def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
-        """Sets the models of a step, given grams and moments of each member."""
+        """Sets the models of a step, given grams and moments of each member, float64."""
         raise NotImplementedError
 
     def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
@@ -336,28 +387,38 @@ class Averager(QModel):
         return Loss(self.loss(step, rows, values))
 
     def fit_members(self, step: int, rows: RowSet, values: Tensor) -> None:
-        """Adds up the sums over values `[n, 2, H]`, all chunks in order, and solves."""
-        self.solve(step, [self._added(e, rows, values) for e in range(self.sizes.n_members)])
+        """Adds up the sums over values `[n, 2, H]` of all members, and solves."""
+        self.choose(step, rows, values)
+        weight = len(values) if self._weights is None else float(self._weights.sum())
+        of_rows, of_targets = self.scales(float(values.abs().max()), weight)
+        found = []
+        for member in range(self.sizes.n_members):
+            parts = self._parts_of(member, rows)
+            key = rows.name, member, self.gram_key(step, member)
+            if key not in self._grams:
+                grams: Sum = None
+                for part in parts:
+                    grams = self.grams(grams, step, member, part, of_rows)
+                self._grams[key] = unscaled(grams, of_rows)
+            moments: Sum = None
+            for part in parts:
+                own = values[part.places]
+                moments = self.moments(moments, step, member, part, own, of_targets)
+            found.append((self._grams[key], unscaled(moments, of_targets)))
+        self.solve(step, found)
 
-    def _added(self, member: int, rows: RowSet, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Grams and moments over the rows of a set that are a member's."""
+    def scales(self, bound: float, weight: float) -> tuple[float, float]:
+        """Scales of grams and of moments, for targets within a bound and rows of a weight."""
+        return scale_of(self.reach**2, weight), scale_of(self.reach * bound, weight)
+
+    def _parts_of(self, member: int, rows: RowSet) -> list[Part]:
+        """The rows of a set that are a member's, some at a time."""
         key = rows.name, member
         if key not in self._parts:
             places = self.places(member, rows)
             parts = cover(max(1, len(places)), CHUNK)
             self._parts[key] = [self._part(rows, places[part]) for part in parts]
-            self._grams[key] = total(
-                self.grams(member, p.rows, p.actions, p.weights) for p in self._parts[key]
-            )
-        chunks = (
-            (p.rows, p.actions, _times(values[p.places].double(), p.weights))
-            for p in self._parts[key]
-        )
-        return self._grams[key], self.summed(member, chunks)
-
-    def summed(self, member: int, chunks: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-        """Moments of all chunks of embedded rows, actions and targets."""
-        return total(self.moments(member, *chunk) for chunk in chunks)
+        return self._parts[key]
 
     def _part(self, rows: RowSet, places: Tensor) -> Part:
         """Some rows of a set."""
@@ -390,7 +451,7 @@ class Averager(QModel):
             judged = self._judging(member, rows)
             if len(judged.places) == 0:
                 continue
-            taken = self.read_taken(member, judged.rows, judged.actions, step)
+            taken = self.read_own(member, judged.rows, judged.actions, step)
             errors = (taken - values[judged.places]).square().sum(1).mean(1)
             losses.append(_mean(errors, judged.weights))
         return float(torch.stack(losses).mean()) if losses else 0.0
@@ -407,9 +468,9 @@ class Averager(QModel):
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one model, `[n, 2, A, H]`."""
 
-    def read_taken(self, member: int, embedded: Tensor, actions: Tensor, step: int) -> Tensor:
-        """Values of one model for one action of each state, `[n, 2, H]`."""
-        found = self.read_member(member, embedded, step)
+    def read_own(self, member: int, rows: Tensor, actions: Tensor, step: int) -> Tensor:
+        """Values of one model for the actions of rows, as `own` keeps them, `[n, 2, H]`."""
+        found = self.read_member(member, rows, step)
         which = actions[:, None, None, None].expand(-1, 2, 1, found.shape[-1])
         return found.gather(2, which)[:, :, 0]
 
@@ -504,6 +565,14 @@ class Knows(Protocol):
         """Which of the available actions are known at states `[n, D]`, `[n, A]`."""
 
 
+class Looked(NamedTuple):
+    """States that were looked at."""
+
+    embedded: Tensor
+    mask: BoolArray  # [n, A], actions that may be played
+    available: BoolArray | None  # [n, A], actions that there are, if not all
+
+
 @storable
 @dataclass(frozen=True, eq=False)
 class LearnedQ:
@@ -547,24 +616,36 @@ class LearnedQ:
             available: `[N, A]`, which actions there are; all, if not given. If the data know none
                 of them, they may be played all the same.
         """
+        return self.at(self.look(states, step, available), step)
+
+    def look(
+        self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
+    ) -> Looked:
+        """Looks at states at a step: without a clock, at all steps."""
         with torch.no_grad():
             rows = self.rows(states, step)
-            embedded = self.model.embed(torch.from_numpy(rows).to(self.model.device))
-            found = self.model.read(embedded, min(step, self.model.sizes.n_steps - 1))
             if available is not None:
-                require_shape("available", available, (len(found[0]), len(self.taken)), "[N, A]")
-                found = self.model.among(found, torch.tensor(available).to(found.device))
-            values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
+                require_shape("available", available, (len(rows), len(self.taken)), "[N, A]")
+            embedded = self.model.embed(torch.from_numpy(rows).to(self.model.device))
             known = self._known(rows, embedded, available)
-        mask = np.broadcast_to(self.taken, values.shape[:1] + self.taken.shape)
+        mask: BoolArray = np.broadcast_to(self.taken, (len(rows), len(self.taken)))
         if available is not None:
             mask = narrowed(available, mask)
         if known is not None:
             mask = narrowed(mask, known)
+        return Looked(embedded, mask, available)
+
+    def at(self, look: Looked, step: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of states that were looked at, each `[N, A, H]`."""
+        with torch.no_grad():
+            found = self.model.read(look.embedded, min(step, self.model.sizes.n_steps - 1))
+            if look.available is not None:
+                found = self.model.among(found, torch.tensor(look.available).to(found.device))
+            values = combined(found, self.caution).cpu().numpy()  # [n, 2, A, H]
         q_r, q_c = values[:, 0] * self.reward_unit, values[:, 1] * self.cost_unit
-        if mask.all():
+        if look.mask.all():
             return q_r, q_c
-        allowed = mask[:, :, None]
+        allowed = look.mask[:, :, None]
         return np.where(allowed, q_r, -np.inf), np.where(allowed, q_c, np.inf)
 
     def _known(
@@ -612,7 +693,22 @@ class MeanQ:
         self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
-        found = [part(states, step, available) for part in self.parts]
+        return self.at(self.look(states, step, available), step)
+
+    @property
+    def clock(self) -> int:
+        """Steps that a part is shown, if any is."""
+        return max(part.clock for part in self.parts)
+
+    def look(
+        self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
+    ) -> tuple[Looked, ...]:
+        """Looks at states at a step: without a clock, at all steps."""
+        return tuple(part.look(states, step, available) for part in self.parts)
+
+    def at(self, look: tuple[Looked, ...], step: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Returns (q_r, q_c) of states that were looked at, each `[N, A, H]`."""
+        found = [part.at(own, step) for part, own in zip(self.parts, look, strict=True)]
         q_r, q_c = (np.mean(each, axis=0) for each in zip(*found, strict=True))
         return q_r, q_c
 
@@ -673,9 +769,11 @@ def barred(values: Tensor, known: Tensor) -> Tensor:
     return torch.where(known[:, None, :, None], values, worst)
 
 
-def _times(values: Tensor, weights: Tensor | None) -> Tensor:
-    """Values `[n, 2, H]`, each row multiplied by its weight."""
-    return values if weights is None else values * weights[:, None, None]
+def weighed(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Values `[n, ...]`, each row multiplied by its weight, in the kind of values."""
+    if weights is None:
+        return values
+    return values * weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1))
 
 
 def _mean(errors: Tensor, weights: Tensor | None) -> Tensor:
@@ -683,12 +781,38 @@ def _mean(errors: Tensor, weights: Tensor | None) -> Tensor:
     return errors.mean() if weights is None else (errors * weights).sum() / weights.sum()
 
 
-def total(parts: Iterable[Tensor]) -> Tensor:
-    """The sum of parts, added up in order."""
-    first, *others = parts
-    for part in others:
-        first = first + part
-    return first
+def plus(found: Sum, more: Tensor) -> Tensor:
+    """Sums so far, and more; the sums so far are overwritten."""
+    return more if found is None else found.add_(more)
+
+
+def unscaled(found: Sum, scale: float) -> Tensor:
+    """Sums of multiples of 1 / scale as numbers, float64."""
+    assert found is not None
+    return found.double() / scale
+
+
+def scale_of(bound: float, weight: float) -> float:
+    """The power of two by which numbers become whole ones whose sums fit into 63 bits.
+
+    Args:
+        bound: the largest magnitude of a number.
+        weight: how many of them are added up.
+
+    >>> scale_of(1.0, 1000) == 2.0**52, scale_of(1000.0, 1e9) == 2.0**22
+    (True, True)
+    """
+    _, exponent = math.frexp(max(bound, 1e-30) * max(weight, 1.0))
+    return 2.0 ** min(62 - exponent, 900)
+
+
+def whole(values: Tensor, scale: float) -> Tensor:
+    """Numbers as multiples of 1 / scale, int64.
+
+    >>> whole(torch.tensor([0.5, -0.26]), 4.0).tolist()
+    [2, -1]
+    """
+    return (values.double() * scale).round_().long()
 
 
 def cover(n_rows: int, size: int) -> Iterable[slice]:

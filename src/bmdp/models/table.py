@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bmdp.errors import StoreError
-from bmdp.models.regressor import Averager, Problem, Sizes, register_regressor
+from bmdp.models.regressor import (
+    Averager,
+    Part,
+    Problem,
+    Sizes,
+    Sum,
+    register_regressor,
+    weighed,
+    whole,
+)
 
 _WHOLE = 2.0**53  # whole numbers below it are exact
 _STEP = -7046029254386353131  # 2**64 over the golden ratio, and two multipliers of splitmix64
@@ -79,25 +87,22 @@ class TableQ(Averager):
         """Actions that occur in the cell."""
         return self.seen[embedded]
 
-    def grams(
-        self, member: int, rows: Tensor, actions: Tensor, weights: Tensor | None = None
+    def grams(self, found: Sum, step: int, member: int, part: Part, scale: float) -> Tensor:
+        """Weight of the rows of each cell and action."""
+        return self._added(found, part, whole(torch.ones_like(part.actions), scale))
+
+    def moments(
+        self, found: Sum, step: int, member: int, part: Part, values: Tensor, scale: float
     ) -> Tensor:
-        """Number of rows of each cell and action."""
-        pairs = rows * self.sizes.n_actions + actions
-        counts = torch.bincount(pairs, weights, minlength=self.seen.numel())
-        return counts.double()
-
-    def moments(self, member: int, rows: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
-        """Those of one chunk."""
-        return self.summed(member, [(rows, actions, targets)])
-
-    def summed(self, member: int, chunks: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
         """Sums of targets of each cell and action, `[cells * A, 2, H]`."""
-        shape = self.seen.numel(), 2, len(self.sizes.heads)
-        total = torch.zeros(shape, dtype=torch.float64, device=self.device)
-        for rows, actions, targets in chunks:
-            total.index_add_(0, rows * self.sizes.n_actions + actions, targets)
-        return total
+        return self._added(found, part, whole(values, scale))
+
+    def _added(self, found: Sum, part: Part, values: Tensor) -> Tensor:
+        """Sums of whole numbers `[n, ...]` of each cell and action."""
+        if found is None:
+            found = values.new_zeros((self.seen.numel(), *values.shape[1:]))
+        pairs = part.rows * self.sizes.n_actions + part.actions
+        return found.index_add_(0, pairs, weighed(values, part.weights))
 
     def solve(self, step: int, sums: list[tuple[Tensor, Tensor]]) -> None:
         """Takes means: of the member's rows, of all rows of the pair, or of the action."""

@@ -102,9 +102,14 @@ class PriceDial(QPolicy):
     def points(self, states: NDArray[Any], available: BoolArray | None = None) -> PricedPoints:
         """Returns what each price does at states, and what it is thought to cost and earn."""
         q_r, q_c = self.q_values(states, len(self.prices), available)
-        actions = best_actions(q_r, q_c, self.prices, self.tolerance)
+        actions = self.best(q_r, q_c)
         costs, rewards = (np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_c, q_r))
         return PricedPoints(actions, costs, rewards)
+
+    def best(self, q_r: FloatArray, q_c: FloatArray) -> IntArray:
+        """Returns the best action of each price `[N, M]`, given values `[N, A, M]`."""
+        found: IntArray = best_actions(q_r, q_c, self.prices, self.tolerance)
+        return found
 
     def choose(
         self,

@@ -26,11 +26,11 @@ from bmdp.learn.fit import (
     Heads,
     Rows,
     bootstrap_targets,
-    equal_rows,
     told_by_step,
     traced_targets,
 )
 from bmdp.learn.learners import schedule_of
+from bmdp.learn.rows import equal_rows
 from bmdp.learn.runs import FitKeeper
 from bmdp.learn.spec import with_setting
 from bmdp.models import (
@@ -492,7 +492,7 @@ def test_merging_equal_rows_changes_nothing(model, schedule, monkeypatch):
 def rows_of(batch, model=EXACT.model, schedule=ONCE):
     heads, device = Heads(np.zeros(1), False), torch.device("cpu")
     fit = Fit(batch, model, heads, (0.9, 0.9), schedule, Ensemble(), 0, device, False, 0.0)
-    return fit._rows
+    return fit.whole.held
 
 
 def test_equal_rows_are_one_that_weighs_their_number_and_has_their_mean():

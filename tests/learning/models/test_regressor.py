@@ -14,7 +14,7 @@ from bmdp.envs import ScriptedPolicy
 from bmdp.learn import LagrangianConfig, LagrangianFTQ
 from bmdp.learn.fit import Backward, Iterations
 from bmdp.models import ForestModel, LearnedQ, LinearModel, QModel, RowSet, register_regressor
-from bmdp.models.regressor import Bounded, placed
+from bmdp.models.regressor import Bounded, Part, placed
 from bmdp.policies import Portfolio
 from devices import each_device, needs_gpu
 from regressors import (
@@ -295,26 +295,71 @@ def test_a_gpu_fits_as_the_cpu_does(model):  # one model: of several, rounding m
 def test_it_does_not_matter_how_rows_are_cut_into_chunks(model, monkeypatch):
     problem = small_problem(n=300)
     whole = values(fitted(model, problem), STATES)
-    for module in ("regressor", "kernel"):
-        monkeypatch.setattr(sys.modules[f"bmdp.models.{module}"], "CHUNK", 7)
+    monkeypatch.setattr(sys.modules["bmdp.models.regressor"], "CHUNK", 7)
     parts = values(fitted(model, problem), STATES)
     np.testing.assert_allclose(parts, whole, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(AVERAGERS.keys() - {"kernel"}))
-def test_sums_of_two_halves_are_those_of_the_whole(name):
+SCALE = 2.0**40
+HALVES = [slice(0, 100), slice(100, None), slice(None)]
+
+
+def sums_of(name, problem):
+    """Grams and moments of a member over two halves of the rows, and over all of them."""
+    q = prepared(AVERAGERS[name], problem)
+    _, targets = random_targets(q, problem)
+    given, actions = targets.transpose(1, 2), torch.tensor(problem.actions)
+    q.choose(0, every_row(problem), given)
+    rows = q.own(q.embed(torch.tensor(problem.states)), actions)
+    weights = None if problem.weights is None else torch.tensor(problem.weights)
+    parts = [
+        Part(rows[p], actions[p], None if weights is None else weights[p], torch.arange(0))
+        for p in HALVES
+    ]
+    grams = [q.grams(None, 0, 1, part, SCALE) for part in parts]
+    moments = [
+        q.moments(None, 0, 1, part, given[p], SCALE) for p, part in zip(HALVES, parts, strict=True)
+    ]
+    return grams, moments
+
+
+@pytest.mark.parametrize("weigh", [False, True])
+@pytest.mark.parametrize("name", sorted(AVERAGERS))
+def test_sums_of_two_halves_are_those_of_the_whole(name, weigh):
+    """To the last bit where rows are added up one by one; else but for rounding of each half."""
+    problem = small_problem()
+    if weigh:
+        counts = np.random.default_rng(0).integers(1, 5, size=len(problem.states))
+        problem = replace(problem, weights=counts.astype(float))
+    for first, second, whole in sums_of(name, problem):
+        assert whole.dtype == torch.int64
+        assert (first + second - whole).abs().max() <= (0 if name in ("table", "forest") else 2)
+
+
+@pytest.mark.parametrize("name", sorted(AVERAGERS))
+def test_sums_are_added_to_those_so_far(name):
     problem = small_problem()
     q = prepared(AVERAGERS[name], problem)
     _, targets = random_targets(q, problem)
-    rows = q.embed(torch.tensor(problem.states))
-    actions, given = torch.tensor(problem.actions), targets.double().transpose(1, 2)
-    halves = [slice(0, 100), slice(100, None), slice(None)]
-    first, second, whole = (q.grams(1, rows[part], actions[part]) for part in halves)
-    torch.testing.assert_close(first + second, whole, rtol=1e-12, atol=1e-12)
-    if name in ("table", "forest"):  # counts
-        assert torch.equal(first + second, whole)
-    first, second, whole = (q.moments(1, rows[p], actions[p], given[p]) for p in halves)
-    torch.testing.assert_close(first + second, whole, rtol=1e-12, atol=1e-12)
+    given, actions = targets.transpose(1, 2), torch.tensor(problem.actions)
+    q.choose(0, every_row(problem), given)
+    part = Part(q.own(q.embed(torch.tensor(problem.states)), actions), actions, None, actions)
+    once = q.moments(None, 0, 0, part, given, SCALE).clone()
+    again = q.moments(once.clone(), 0, 0, part, given, SCALE)
+    assert torch.equal(again, 2 * once)
+
+
+@each_averager
+def test_the_number_of_threads_changes_no_bit(model, monkeypatch):
+    monkeypatch.setattr(sys.modules["bmdp.workers"], "LEAST_WORK", 1)
+    problem, before = small_problem(n=300), torch.get_num_threads()
+    found = []
+    for n_threads in (1, 2, 3):
+        torch.set_num_threads(n_threads)
+        found.append(values(fitted(model, problem), STATES))
+    torch.set_num_threads(before)
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
 
 
 @each_averager
