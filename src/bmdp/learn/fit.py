@@ -220,6 +220,13 @@ class Keeper(Protocol):
         """Keeps what was fitted at a step."""
 
 
+class Regression(Protocol):
+    """Fits models to more rows than the batch has."""
+
+    def __call__(self, iteration: int, targets: Tensor) -> Loss:
+        """Fits the models of an iteration, given the targets of the batch."""
+
+
 class Iteration(NamedTuple):
     """An iteration that was done, and what has been learned so far."""
 
@@ -363,8 +370,39 @@ def fit_q(  # noqa: PLR0913
         log,
     )
     regress = None if log is None or adder is None else FromSums(fit, log, adder)
-    q, n_all = fit.q, fit.n_iterations
-    n_done, change = 0, None
+    first = 0
+    if regress is not None and fit.is_iterated and keeper is None:
+        # Values settle on the sample first, so few passes over all rows are left to do.
+        *_, _ = iterated(fit, next_values, until=until)
+        first = 1
+    how: dict[str, Any] = {"keeper": keeper, "until": until, "regress": regress}
+    yield from iterated(fit, next_values, **how, first=first)
+
+
+def iterated(  # noqa: PLR0913
+    fit: Fit,
+    next_values: NextValues,
+    *,
+    keeper: Keeper | None = None,
+    until: Callable[[], bool] | None = None,
+    regress: Regression | None = None,
+    first: int = 0,
+) -> Iterator[Iteration]:
+    """Does all iterations of a fit, and yields after each; arguments as for `fit_q`.
+
+    A fit may be iterated again with other next values: its structure is kept, and nothing else.
+
+    Args:
+        fit: that is iterated.
+        next_values: what next states are worth.
+        keeper: of what is needed to go on after a kill.
+        until: a deadline.
+        regress: fits models to more than the batch; they are fitted to the batch, if not given.
+        first: number of the first iteration; from 1 on it goes on from the values that there are.
+    """
+    q, n_all = fit.q, first + fit.n_iterations
+    change: float | None = None
+    n_done = first
     if keeper is not None:
         n_done, change, kept = keeper.load()
         for step, tensors in kept.items():
@@ -382,7 +420,7 @@ def fit_q(  # noqa: PLR0913
         targets, n_infeasible, clock = fit.targets(next_values, source, own, labels)
         # Algorithm 2: Q_k+1 is their regression on (s, a, beta_a), until convergence.
         delta = q.error(step, rows, labels, targets)
-        is_fitted = k > 0 and fit.n_steps == 1 and delta <= fit.stop_loss
+        is_fitted = k > first and fit.n_steps == 1 and delta <= fit.stop_loss
         loss, left, has_settled, at = None, None, False, time.perf_counter()
         if not is_fitted:
             before = fit.acting_at_sample(step) if fit.n_steps == 1 else None
@@ -392,7 +430,7 @@ def fit_q(  # noqa: PLR0913
                 loss = regress(k, targets)
             change, left, has_settled = fit.settled(before, change)
         regression = time.perf_counter() - at
-        is_late = until is not None and isinstance(schedule, Iterations) and until()
+        is_late = until is not None and fit.is_iterated and until()
         is_last = is_fitted or has_settled or is_late or k + 1 == n_all
         record = Record(
             iteration=k,

@@ -18,6 +18,7 @@ from bmdp.checks import require_choice, require_count, require_from_0, require_r
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError
 from bmdp.learn.fit import (
+    Adder,
     Backward,
     Ensemble,
     Fit,
@@ -40,6 +41,7 @@ from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
 
 OnRecord: TypeAlias = Callable[[Record], None]
 Deadline: TypeAlias = Callable[[], bool]
+Sums: TypeAlias = Callable[[Log, NextValues], Adder]
 
 _EXPONENTS = np.arange(-4, 5) / 2  # of 10, for prices that are not given
 _MOST_STEPS = 100  # of an episode that is fitted backwards, unless that is asked for
@@ -229,6 +231,7 @@ class BFTQ:
         keeper: Keeper | None = None,
         until: Deadline | None = None,
         log: Log | None = None,
+        sums: Sums = Passes,
     ) -> HullPolicy:
         """Returns a policy that takes any budget of the range.
 
@@ -240,6 +243,7 @@ class BFTQ:
             keeper: of what is needed to go on after a kill.
             until: a deadline for iterations; see `fit_q`.
             log: all transitions, in chunks, of which the batch is a sample (`bmdp.data.StoredLog`).
+            sums: makes what adds up sums over the log: in this process, if not given.
         """
         config, grid = self.config, self.config.beta_grid
         from_zero = config.costs_from_zero
@@ -248,7 +252,7 @@ class BFTQ:
             from_zero = bool(least >= 0)
         values = hull_values(config.slope_cap, costs_from_zero=from_zero, caution=config.caution)
         heads = Heads(grid, True)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log, sums)
         return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, from_zero))
 
 
@@ -279,11 +283,12 @@ class FTQ:
         keeper: Keeper | None = None,
         until: Deadline | None = None,
         log: Log | None = None,
+        sums: Sums = Passes,
     ) -> PricedPolicy:
         """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
         config, heads = self.config, Heads(np.zeros(1), False)
         values = priced_values(np.array([config.price]), caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log, sums)
         return PricedPolicy(fit.q_function(), config.price, *config.budget_range)
 
 
@@ -313,12 +318,13 @@ class LagrangianFTQ:
         keeper: Keeper | None = None,
         until: Deadline | None = None,
         log: Log | None = None,
+        sums: Sums = Passes,
     ) -> MultiplierPolicy | Portfolio:
         """Returns the policy that `plays` asks for; arguments as for `BFTQ.fit`."""
         config, prices = self.config, _prices(self.config, _checked(batch))
         heads = Heads(np.arange(len(prices), dtype=np.float64), False)
         values = priced_values(prices, caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log)
+        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log, sums)
         tolerance = cost_tolerance(fit.acting_at_sample(0)) * fit.units[1]
         dial = PriceDial(fit.q_function(), prices, tolerance)
         if config.plays == "carried":
@@ -385,6 +391,7 @@ def _fitted(  # noqa: PLR0913
     keeper: Keeper | None,
     until: Deadline | None,
     log: Log | None,
+    sums: Sums,
 ) -> Fit:
     """Runs all iterations, and returns what was learned."""
     schedule = schedule_of(config, _checked(batch))
@@ -404,7 +411,7 @@ def _fitted(  # noqa: PLR0913
         keeper=keeper,
         until=until,
         log=log,
-        adder=None if log is None else Passes(log, values),
+        adder=None if log is None else sums(log, values),
     )
     fit: Fit
     for iteration in iterations:
