@@ -379,7 +379,7 @@ def fit_q(  # noqa: PLR0913
     yield from iterated(fit, next_values, **how, first=first)
 
 
-def iterated(  # noqa: PLR0913
+def iterated(
     fit: Fit,
     next_values: NextValues,
     *,

@@ -252,7 +252,9 @@ class BFTQ:
             from_zero = bool(least >= 0)
         values = hull_values(config.slope_cap, costs_from_zero=from_zero, caution=config.caution)
         heads = Heads(grid, True)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log, sums)
+        fit = _fitted(
+            config, batch, heads, values, seed, device, on_record, keeper, until, log, sums
+        )
         return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, from_zero))
 
 
@@ -288,7 +290,9 @@ class FTQ:
         """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
         config, heads = self.config, Heads(np.zeros(1), False)
         values = priced_values(np.array([config.price]), caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log, sums)
+        fit = _fitted(
+            config, batch, heads, values, seed, device, on_record, keeper, until, log, sums
+        )
         return PricedPolicy(fit.q_function(), config.price, *config.budget_range)
 
 
@@ -324,7 +328,9 @@ class LagrangianFTQ:
         config, prices = self.config, _prices(self.config, _checked(batch))
         heads = Heads(np.arange(len(prices), dtype=np.float64), False)
         values = priced_values(prices, caution=config.caution)
-        fit = _fitted(config, batch, heads, values, seed, device, on_record, keeper, until, log, sums)
+        fit = _fitted(
+            config, batch, heads, values, seed, device, on_record, keeper, until, log, sums
+        )
         tolerance = cost_tolerance(fit.acting_at_sample(0)) * fit.units[1]
         dial = PriceDial(fit.q_function(), prices, tolerance)
         if config.plays == "carried":
