@@ -32,7 +32,17 @@ from bmdp.checks import require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.encoder import without_encoder
 from bmdp.errors import BudgetError, ConfigError, DataError, PolicyError
-from bmdp.learn.fit import Backward, Ensemble, Fit, Heads, Iterations, Schedule, fit_q, told_by_step
+from bmdp.learn.fit import (
+    Backward,
+    Ensemble,
+    Fit,
+    Heads,
+    Iterations,
+    Schedule,
+    iterated,
+    told_by_step,
+    torch_device,
+)
 from bmdp.learn.learners import BFTQConfig, Learner
 from bmdp.learn.next_values import as_it_is, beyond, expected, places_of, policy_values
 from bmdp.models.kernel import KernelModel
@@ -225,8 +235,18 @@ class Evaluated:
         return worth
 
 
-def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms) -> Evaluated:
-    """Fits the values of a policy; see `fitted_evaluation`."""
+def evaluate_policy(
+    policy: SteppedPolicy, batch: TransitionBatch, terms: Terms, fit: Fit | None = None
+) -> Evaluated:
+    """Fits the values of a policy; see `fitted_evaluation`.
+
+    Args:
+        policy: that is evaluated.
+        batch: transitions.
+        terms: settings.
+        fit: of an evaluation of another policy by the same transitions and terms, whose structure
+            is taken over, and whose values are overwritten.
+    """
     if isinstance(terms.model, EncoderNet):
         raise ConfigError("model must have values on all heads: not an EncoderNet.")
     schedule = terms.schedule
@@ -235,21 +255,21 @@ def evaluate_policy(policy: SteppedPolicy, batch: TransitionBatch, terms: Terms)
         schedule = Backward() if counts_steps else _UNTIL_SETTLED
     shown = _Clock(batch) if isinstance(schedule, Backward) else as_it_is
     begin = time.perf_counter()
-    iterations = fit_q(
-        batch,
-        SMOOTH if terms.model is None else terms.model,
-        policy_values(policy, terms.heads, batch.n_actions, shown, terms.outside),
-        heads=Heads(terms.heads, False),
-        gammas=terms.discounts,
-        schedule=schedule,
-        ensemble=Ensemble(),
-        seed=terms.seed,
-        device=terms.device,
-        bounded=True,
-        support=terms.support,
-        until=lambda: time.perf_counter() - begin > terms.seconds,
-    )
-    *_, last = iterations
+    if fit is None:
+        fit = Fit(
+            batch,
+            SMOOTH if terms.model is None else terms.model,
+            Heads(terms.heads, False),
+            terms.discounts,
+            schedule,
+            Ensemble(),
+            terms.seed,
+            torch_device(terms.device),
+            bounded=True,
+            support=terms.support,
+        )
+    values = policy_values(policy, terms.heads, batch.n_actions, shown, terms.outside)
+    *_, last = iterated(fit, values, until=lambda: time.perf_counter() - begin > terms.seconds)
     return Evaluated(policy, terms, last.fit)
 
 

@@ -16,7 +16,7 @@ worse: it is the slowest to play.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -193,6 +193,7 @@ class Judge:
     seconds: float = np.inf
     support: float = 0.0  # episodes that make an action known
     outside: tuple[float, float] | None = None  # reward and cost of what is not known
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> Curve:
@@ -204,7 +205,7 @@ def evaluated_curve(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: J
         lesson: for discount, nature, seed and device.
         judge: how values are learned.
     """
-    found = _evaluated(dial, batch, lesson, judge)
+    found = _evaluated(dial, batch, lesson, judge, keep=True)
     return bare_curve(found, np.full(len(found), float(len(batch.starts()))))
 
 
@@ -261,15 +262,29 @@ def outside_share(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Jud
     return share
 
 
-def _evaluated(dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge) -> FloatArray:
-    """Costs and rewards of the members, `[M, 2]`."""
+def _evaluated(
+    dial: Dial, batch: TransitionBatch, lesson: Lesson, judge: Judge, *, keep: bool = False
+) -> FloatArray:
+    """Costs and rewards of the members, `[M, 2]`.
+
+    Args:
+        dial: whose members are evaluated.
+        batch: transitions of whole episodes.
+        lesson: for discount, nature, seed and device.
+        judge: how values are learned.
+        keep: whether trees of the judge are kept, for other dials and the same transitions.
+    """
     nature = lesson.nature
-    shown = nature.shown(batch)
+    key = id(batch), dial.recipe.dial, dial.members.tobytes()
+    _, shown, fit = judge.kept.get(key, (batch, None, None))
+    shown = nature.shown(batch) if shown is None else shown
     discounts, how = (lesson.gamma, lesson.gamma), (lesson.seed, lesson.device, nature.schedule)
     terms = Terms(
         judge.model, dial.members, discounts, *how, judge.seconds, judge.support, judge.outside
     )
-    evaluated = evaluate_policy(dial.policy, shown, terms)
+    evaluated = evaluate_policy(dial.policy, shown, terms, fit)
+    if keep:  # and the batch, by whose place in memory it is known
+        judge.kept[key] = batch, shown, evaluated.fit
     starts = shown.starts()
     states, masks = shown.state[starts], rows_at(shown.available, starts)
     worth = evaluated.worth(states, dial.members, masks).mean(axis=0)  # [M, 2]
