@@ -36,7 +36,7 @@ from bmdp.data.parquet import ParquetTable, metadata_of, release_memory, values_
 from bmdp.errors import DataError, StoreError
 from bmdp.storage import locked, to_disk, write_text
 
-CHUNK_ROWS = 65_536
+CHUNK_ROWS = 16_384
 """Rows of a chunk, about."""
 
 FORMAT = "bmdp.StoredLog/1"
@@ -54,7 +54,7 @@ _Kind = tuple[str, str, tuple[int, ...]]
 class StoredLog:
     """Transitions on disk, in chunks of whole episodes.
 
-    Episodes are in random order. A chunk has about 65,536 rows, and at most that, unless one
+    Episodes are in random order. A chunk has about 16,384 rows, and at most that, unless one
     episode has more. An episode of more than four times as many is cut. Chunks are read one by one,
     and each is checked by its checksum.
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from bmdp.arrays import BoolArray, FloatArray, rows_at
 from bmdp.data import TransitionBatch
 from bmdp.learn.fit import Iterations, Record
-from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ
+from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ, Sums
 from bmdp.learn.natures import Nature, first_prices, refined_prices, some_episodes
+from bmdp.learn.rows import Log
 from bmdp.models.forest import ForestModel
 from bmdp.models.kernel import KernelModel
 from bmdp.models.networks import FrontierNet, Regression
@@ -139,11 +140,20 @@ def quick_recipe(nature: Nature) -> Recipe:
     return Recipe("quick forest", ForestModel(trees=10, leaf=10))
 
 
+@dataclass(frozen=True, eq=False)
+class AllRows:
+    """All rows of a large log, and what adds up sums over them."""
+
+    log: Log
+    sums: Sums
+
+
 def learned(
     recipe: Recipe,
     lesson: Lesson,
     inner: FloatArray,
     seconds: float = np.inf,
+    rows: AllRows | None = None,
 ) -> Dial:
     """Returns the dial of a recipe.
 
@@ -152,6 +162,7 @@ def learned(
         lesson: from which transitions.
         inner: prices, falling; or budgets, rising.
         seconds: after which iterations end, whether values have settled or not.
+        rows: to learn from, of which the lesson is a sample; the lesson, if not given.
     """
     begin = time.perf_counter()
     nature = lesson.nature
@@ -165,6 +176,8 @@ def learned(
         "support": lesson.support,
     }
     fit: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device}
+    if rows is not None:
+        fit |= {"log": rows.log, "sums": rows.sums}
     records: list[Record] = []
     fit["on_record"] = records.append
     if np.isfinite(seconds):

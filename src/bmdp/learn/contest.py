@@ -23,10 +23,11 @@ from gymnasium.envs.registration import EnvSpec
 from scipy.special import stdtrit
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.data import TransitionBatch
+from bmdp.data import StoredLog, TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn import evidence
 from bmdp.learn.candidates import (
+    AllRows,
     Dial,
     Lesson,
     Recipe,
@@ -41,21 +42,27 @@ from bmdp.learn.evidence import Curve, Judge, Player, Spread
 from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward, Iterations, torch_device
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
+from bmdp.learn.learners import Sums
 from bmdp.learn.natures import Nature, extremes_to_go, nature_of, returns, some_episodes
+from bmdp.learn.passes import Passes
 from bmdp.learn.practice import Practice, practised
 from bmdp.learn.race import Race, Runner
 from bmdp.learn.shelf import Shelf
 from bmdp.models.actor import ActorModel
 from bmdp.models.forest import ForestModel
-from bmdp.models.regressor import Regressor
+from bmdp.models.regressor import LearnedQ, Regressor
 from bmdp.models.table import TableModel
-from bmdp.policies.prices import MultiplierPolicy
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
+from bmdp.randomness import named_generator
 
 MINUTES = 5.0
 """Time of a fit, unless told otherwise."""
 
 SUPPORT = 5.0
 """Episodes of a log that make an action known near a state, unless told otherwise."""
+
+SAMPLE = 100_000
+"""Rows of a large log from which trees and centres come, unless told otherwise."""
 
 N_FORECAST = 11  # budgets of a forecast
 _HELD_OUT = 4  # one of so many episodes is held out
@@ -78,6 +85,11 @@ _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely 
 _SEEN = 1.0  # episodes that make an action known to an evaluation
 _STRANGE = 0.05  # share of episodes that do what a log does not know, from which on that is noted
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
+_FOR_ALL = 0.3  # share of the time that learning from all rows of a large log may take
+_N_FINALISTS = 2  # candidates that are learned from all rows
+_CONTEST, _FEW_HELD = 30_000, 15_000  # rows of a large log that candidates compete on
+_HELD_ROWS = 50_000  # rows of a large log that set the dial
+_MOST_NUMBERS = 10_000_000  # of states that are held in memory
 _LATEST = 0.35  # share of the time after which no further candidate is begun
 
 OnProgress = Callable[[float, str], None]
@@ -95,6 +107,8 @@ class Terms:
     workers: int
     device: str
     support: float = SUPPORT  # of a log
+    sample: int = SAMPLE  # rows of a large log that structure comes from
+    sums: Sums = Passes  # adds up sums over a large log
 
 
 def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> Fitted:
@@ -102,7 +116,7 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
     work = _Work(terms, shelf, on_progress)
     nature = nature_of(batch, terms.gamma)
     batch = nature.ended(batch)
-    n_episodes = len(batch) if batch.episode is None else len(np.unique(batch.episode))
+    n_episodes = _n_episodes(batch)
     learned_from, held_out = batch, batch
     if n_episodes >= _LEAST:
         lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
@@ -116,49 +130,134 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
         )
     how = (terms.gamma, terms.seed, terms.device, terms.support)
     lesson = Lesson(learned_from, nature, *how)
-    worst, fair = extremes_to_go(batch, terms.gamma)
-    judge = Judge(judge_of(nature), _FOR_JUDGING * 60 * terms.minutes, _SEEN)
-    parts = {"held-out": _within(held_out, lesson), "all": _within(batch, lesson)}
-    found: dict[str, Curve] = {}
+    evidence_of = _LogEvidence(work, lesson, batch, held_out)
+    tried = _sorted(work.tried(lesson, evidence_of.judged))
+    return evidence_of.fitted(tried, (len(batch), n_episodes))
 
-    def judged(dial: Dial) -> Curve:
+
+def fit_stored(log: StoredLog, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> Fitted:
+    """Returns what a log on disk teaches, which may be larger than memory.
+
+    Candidates compete on a small sample. The best of them are learned anew: their trees and centres
+    come from a larger sample, and their means from all rows. The last chunks are held out.
+    """
+    most = _MOST_NUMBERS // log.state_size
+    nature = nature_of(log.first(min(most, terms.sample)), terms.gamma, log.n_steps)
+    if nature.n_states is not None and len(log) <= most:  # equal rows are one row
+        return fit_log(log.first(len(log)), terms, shelf, on_progress)
+    work = _Work(terms, shelf, on_progress)
+    some, structure = (min(most, n) for n in (_CONTEST, terms.sample))
+    if nature.n_states is not None:
+        some = structure = most
+    held_out = nature.ended(log.last(min(most, _HELD_ROWS)))
+    sample = nature.ended(log.first(structure))
+    seen = LogView(log, nature, n_held_out=len(held_out))
+    rng = named_generator(terms.seed, "auto/contest")
+    how = (nature, terms.gamma, terms.seed, terms.device, terms.support)
+    small, few = some_episodes(sample, some, rng), some_episodes(held_out, _FEW_HELD, rng)
+    lesson = Lesson(small, *how)
+    first = _LogEvidence(work, lesson, TransitionBatch.concatenate([small, few]), few)
+    tried = _sorted(work.tried(lesson, first.judged))
+    lesson = Lesson(sample, *how)
+    last = _LogEvidence(work, lesson, held_out, held_out)
+    found = work.from_all(tried, lesson, seen, last.judged)
+    return last.fitted(_sorted(found), (len(log), log.n_episodes))
+
+
+class LogView:
+    """Chunks of a log on disk that are learned from, as models see them.
+
+    Args:
+        log: all of it.
+        nature: that says how episodes end, and whether models are shown the step.
+        n_held_out: rows of the last chunks that are held out; so are all other rows of those.
+    """
+
+    def __init__(self, log: StoredLog, nature: Nature, n_held_out: int) -> None:
+        self._log, self._nature = log, nature
+        sizes = log.sizes()
+        from_end = np.cumsum(sizes[::-1])
+        n_out = int(np.searchsorted(from_end, n_held_out)) + 1
+        self.n_chunks = max(1, log.n_chunks - n_out)
+        self._n_rows = int(sizes[: self.n_chunks].sum())
+        self.largest, self.counts, self.least_cost = log.largest, log.counts, log.least_cost
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def chunk(self, number: int) -> TransitionBatch:
+        """Returns the transitions of a chunk."""
+        return self._nature.shown(self._nature.ended(self._log.chunk(number)))
+
+
+def _n_episodes(batch: TransitionBatch) -> int:
+    return len(batch) if batch.episode is None else len(np.unique(batch.episode))
+
+
+class _LogEvidence:
+    """Evidence of candidates by episodes of a log.
+
+    Args:
+        work: that keeps it.
+        lesson: of the candidates.
+        batch: all episodes.
+        held_out: those that candidates are not learned from.
+    """
+
+    def __init__(
+        self, work: _Work, lesson: Lesson, batch: TransitionBatch, held_out: TransitionBatch
+    ) -> None:
+        terms = work.terms
+        self._work, self._lesson, self._batch = work, lesson, batch
+        self._judge = Judge(judge_of(lesson.nature), _FOR_JUDGING * 60 * terms.minutes, _SEEN)
+        self._parts = {"held-out": _within(held_out, lesson)}
+        if held_out is not batch:
+            self._parts["all"] = _within(batch, lesson)
+        self._found: dict[str, Curve] = {}
+
+    def judged(self, dial: Dial) -> Curve:
+        """Returns the curve of a dial."""
         # A policy is lucky in the episodes that it was learned from, and its evaluation by few
         # others lacks much of what it meets: the truth is between the two.
-        for part, rows in parts.items():
+        curves = []
+        for part, rows in self._parts.items():
             name = f"candidates/{dial.recipe.name}/{part}"
-            make = partial(evidence.evaluated_curve, dial, rows, lesson, judge)
-            found[name] = work.curve(name, make)
-        mean = evidence.between(*(found[f"candidates/{dial.recipe.name}/{p}"] for p in parts))
-        return _paid(mean, batch)
+            make = partial(evidence.evaluated_curve, dial, rows, self._lesson, self._judge)
+            self._found[name] = self._work.curve(name, make)
+            curves.append(self._found[name])
+        mean = evidence.between(*curves) if len(curves) > 1 else curves[0]
+        return _paid(mean, self._batch)
 
-    tried = _sorted(work.tried(lesson, judged))
-    best = tried[0]
-    work.tell(0.8, "setting the dial")
-    cheap = work.cheaper(tried, best.curve)
-    policy = work.handed_over(best, best.curve, nature, cheap)
-    told, rows = best.curve, parts["held-out"]
+    def fitted(self, tried: Sequence[_Tried], sizes: tuple[int, int]) -> Fitted:
+        """Sets the dial of the first candidate, and returns all that was found."""
+        work, lesson, batch, best = self._work, self._lesson, self._batch, tried[0]
+        work.tell(0.8, "setting the dial")
+        cheap = work.cheaper(tried, best.curve)
+        policy = work.handed_over(best, best.curve, lesson.nature, cheap)
+        told, says = best.curve, self._tells(best)
+        if cheap is not None:
+            first = np.array([cheap.curve.first()])
+            told = cheap.curve.take(first).joined(told)
+            says = self._tells(cheap).take(first).joined(says)
+        from_0 = bool(batch.cost.min() >= 0)
+        n_held = len(self._parts["held-out"].starts())
+        forecast, strange = _of_log(policy, told, says, n_held, from_0)
+        work.check_log(forecast, strange, batch)
+        return work.fitted(policy, forecast, tried, best.curve, lesson.nature, sizes)
 
-    def tells(one: _Tried) -> _Told:
-        held = found[f"candidates/{one.dial.recipe.name}/held-out"]
+    def _tells(self, one: _Tried) -> _Told:
+        work, lesson, rows, judge = self._work, self._lesson, self._parts["held-out"], self._judge
+        held = self._found[f"candidates/{one.dial.recipe.name}/held-out"]
         strange = work.strange(one, rows, lesson, judge)
         ends = {"worst": held, "best": held}
         if strange.any():
+            extremes = zip(ends, extremes_to_go(self._batch, lesson.gamma), strict=True)
             ends = {
                 name: work.supposed(one, rows, lesson, replace(judge, outside=outside), name)
-                for name, outside in (("worst", worst), ("best", fair))
+                for name, outside in extremes
             }
         repeats = work.repeats(one, rows, lesson, judge)
         return _Told(held, ends["worst"], ends["best"], repeats, strange)
-
-    says = tells(best)
-    if cheap is not None:
-        first = np.array([cheap.curve.first()])
-        told = cheap.curve.take(first).joined(told)
-        says = tells(cheap).take(first).joined(says)
-    from_0 = bool(batch.cost.min() >= 0)
-    forecast, strange = _of_log(policy, told, says, len(held_out.starts()), from_0)
-    work.check_log(forecast, strange, batch)
-    return work.fitted(policy, forecast, tried, best.curve, nature, (len(batch), n_episodes))
 
 
 def fit_env(
@@ -358,12 +457,13 @@ class _Work:
         lesson: Lesson,
         inner: FloatArray,
         judged: Callable[[Dial], Curve],
+        rows: AllRows | None = None,
     ) -> _Tried:
         name = f"candidates/{recipe.name}"
         seconds = {"seconds": 0.0, "settled": 1.0}
 
         def learn() -> Any:
-            dial = learned(recipe, lesson, inner, self.seconds_each)
+            dial = learned(recipe, lesson, inner, self.seconds_each, rows)
             seconds["seconds"] = dial.seconds
             seconds["settled"] = float(dial.has_settled)
             self.shelf.numbers(f"{name}/seconds", lambda: seconds)  # before the policy is kept
@@ -374,6 +474,45 @@ class _Work:
         members = np.arange(len(inner), dtype=np.float64) if recipe.dial == "prices" else inner
         dial = Dial(recipe, policy, members, float(took["seconds"]), bool(took["settled"]))
         return _Tried(dial, judged(dial), np.nan)
+
+    def from_all(
+        self,
+        tried: Sequence[_Tried],
+        lesson: Lesson,
+        log: LogView,
+        judged: Callable[[Dial], Curve],
+    ) -> list[_Tried]:
+        """Learns the best candidates anew, from all rows of a log, as many as there is time for.
+
+        Args:
+            tried: candidates that were learned from a sample, the best one first.
+            lesson: the sample from which structure comes.
+            log: all rows.
+            judged: evidence of a dial.
+        """
+        allowed = _FOR_ALL * 60 * self.terms.minutes
+        found: list[_Tried] = []
+        alone = [one for one in tried if _is_alone(one.dial)]
+        ratio = len(log) / len(lesson.batch)
+        for number, one in enumerate(alone[:_N_FINALISTS]):
+            recipe = replace(one.dial.recipe, name=f"{one.dial.recipe.name}, all rows")
+            about = ratio * one.dial.seconds
+            if found and about > allowed:
+                self.note(f"{recipe.name}: left out, as it would take about {about:.0f} s")
+                continue
+            self.tell(0.75 + 0.02 * number, f"learning: {recipe.name}")
+            inner = one.dial.members
+            if isinstance(one.dial.policy, PriceDial):
+                inner = one.dial.policy.prices
+            rows = AllRows(log, self.terms.sums)
+            self.seconds_each = allowed
+            found.append(self._try(recipe, lesson, inner, judged, rows))
+            allowed -= found[-1].dial.seconds
+        two = [one for one in found if one.dial.recipe.dial == "prices"]
+        if len(two) > 1 and not two[0].curve.is_like(two[1].curve):
+            mean = averaged(two[0].dial, two[1].dial)
+            found = [_Tried(mean, judged(mean), np.nan), *found]
+        return found
 
     def _practise(
         self, dial: Dial, lesson: Lesson, how: Practice, judged: Callable[[Dial], Curve]
@@ -549,6 +688,11 @@ class _Work:
 def _paid(curve: Curve, batch: TransitionBatch) -> Curve:
     """A curve without costs below 0, where no row has one."""
     return replace(curve, cost=np.maximum(curve.cost, 0.0)) if batch.cost.min() >= 0 else curve
+
+
+def _is_alone(dial: Dial) -> bool:
+    """Whether a dial is of one regressor that was learned, and not of the mean of two."""
+    return isinstance(getattr(dial.policy, "q_function", None), LearnedQ)
 
 
 def _within(batch: TransitionBatch, lesson: Lesson) -> TransitionBatch:

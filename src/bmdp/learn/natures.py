@@ -239,11 +239,16 @@ def _with_columns(
     return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=names)
 
 
-def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
+def nature_of(batch: TransitionBatch, gamma: float, n_steps: int | None = None) -> Nature:
     """Returns what the states are, and how episodes end.
 
     A last step is one that a tenth of the episodes reach and none goes beyond. If they are cut off
     there, that is their end where what would follow still counts, by the discount.
+
+    Args:
+        batch: transitions, whose episodes and steps are `completed`.
+        gamma: discount.
+        n_steps: of the longest episode, if the batch is a sample of a larger log.
     """
     n_states = _few_states(batch.state)
     traces = n_states is None  # cells of a table blur nothing, and are quick
@@ -252,12 +257,12 @@ def nature_of(batch: TransitionBatch, gamma: float) -> Nature:
         endless = Iterations(math.ceil(math.log(_LEFT) / math.log(gamma)), traces=traces)
     if batch.step is None:
         return Nature(n_states, None, 0, endless)
-    n_steps = int(batch.step.max()) + 1
+    n_steps = int(batch.step.max()) + 1 if n_steps is None else n_steps
     is_last = batch.step == n_steps - 1
     ends = batch.terminal | (False if batch.truncated is None else batch.truncated)
     n_episodes = np.count_nonzero(batch.step == 0)
     is_end = ends[is_last].all() and is_last.sum() >= max(10, _LEAST_ENDS * n_episodes)
-    is_cut = batch.terminal[is_last].mean() < _ENDS
+    is_cut = is_end and batch.terminal[is_last].mean() < _ENDS
     if not is_end or (is_cut and gamma**n_steps <= _MATTERS):
         return Nature(n_states, None, 0, endless)
     if n_steps <= MOST_STEPS or (n_states or np.inf) * n_steps <= _MOST_CELLS:
