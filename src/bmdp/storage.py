@@ -17,7 +17,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -315,6 +315,17 @@ def arrays_hash(arrays: dict[str, NDArray[Any]], mark: str = "") -> str:
         array = arrays[name]
         found.update(f"{name} {array.dtype.str} {array.shape}".encode())
         found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def files_hash(paths: Iterable[AnyPath]) -> str:
+    """Returns the SHA-256 of files and of all files in folders, by their order and contents."""
+    found = hashlib.sha256()
+    for path in map(Path, paths):
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                with file.open("rb") as opened:
+                    found.update(hashlib.file_digest(opened, "sha256").digest())
     return found.hexdigest()
 
 

@@ -32,7 +32,7 @@ NO_PREDICTION = (
 EXPERT = {"preset", "set"}
 """Options with which there is one candidate, set by hand."""
 
-OF_LOG = {"columns", "missing", "support", "unseen"}
+OF_LOG = {"columns", "missing", "sample", "support", "unseen"}
 """Options that say how to read a log."""
 
 
@@ -48,8 +48,8 @@ def fit(  # noqa: PLR0913
         list[Path] | None,
         typer.Option(
             metavar="FILE...",
-            help="Learn from logged transitions: .parquet or a folder of it, .csv, .csv.gz, "
-            ".arrow, .feather, .h5, .hdf5, .npz.",
+            help="Learn from logged transitions: .parquet or a folder of it, larger than memory if "
+            "need be, .csv, .csv.gz, .arrow, .feather, .h5, .hdf5, .npz.",
         ),
     ] = None,
     columns: Annotated[
@@ -106,6 +106,13 @@ def fit(  # noqa: PLR0913
             "played there; 5.",
         ),
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="With --data: rows of a large log from which trees and centres come; 100000.",
+        ),
+    ] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount of rewards and costs.")] = None,
     budget_range: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Budgets that the policy will take.")
@@ -115,6 +122,12 @@ def fit(  # noqa: PLR0913
         str | None, typer.Option(help="cpu, cuda or auto; with --resume: as it was.")
     ] = None,
     workers: Workers = 1,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="local|ray", help="Work on this machine, or on those of a Ray cluster."
+        ),
+    ] = "local",
     out: Annotated[Path | None, typer.Option(metavar="RUN", help="Folder of the run.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the run of --out.")] = False,
     as_json: AsJson = False,
@@ -126,7 +139,7 @@ def fit(  # noqa: PLR0913
     """
     begin = time.monotonic()
     numbers = {"episodes": episodes, "minutes": minutes, "gamma": gamma, "seed": seed}
-    numbers["support"] = support
+    numbers |= {"support": support, "sample": sample}
     of_log = {"columns": columns, "missing": missing, "unseen": unseen}
     texts = {"preset": preset, "set": setting, "budget_range": budget_range, **of_log}
     given = {name for name, value in numbers.items() if value is not None}
@@ -134,7 +147,7 @@ def fit(  # noqa: PLR0913
     if resume is not None:
         if given or names or data or out or force:
             raise typer.BadParameter("--resume takes everything from the run, but for --device.")
-        _resume(resume, workers, device)
+        _resume(resume, workers, engine, device)
         _tell(resume, time.monotonic() - begin, as_json)
         return
     if out is None or (not names and not data):
@@ -158,7 +171,7 @@ def fit(  # noqa: PLR0913
         if columns is not None:
             how["columns"] = Columns.from_text(columns)
         how |= {"gamma": gamma, "minutes": minutes, "episodes": episodes, "workers": workers}
-        how["support"] = support
+        how |= {"support": support, "sample": sample, "engine": engine}
         if budget_range is not None:
             how["budget_range"] = parse_range(budget_range, "--budget-range")
         _fit(files or (names or [""])[0], out, force, how)
@@ -174,11 +187,11 @@ def _check_usage(given: set[str], names: Sequence[str], is_log: bool) -> None:
     log_only = sorted(given & OF_LOG)
     if not is_log and log_only:
         raise typer.BadParameter(f"--{log_only[0]} is for --data.")
-    if given & EXPERT and given & (OF_LOG - {"columns"}):
+    if given & EXPERT and given & {"missing", "unseen"}:
         raise typer.BadParameter("--missing and --unseen are for a fit without --preset and --set.")
     if is_log and not given & {"gamma", "preset"}:
         raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
-    for name in ("minutes", "support"):
+    for name in ("minutes", "sample", "support"):
         if name in given and given & EXPERT:
             raise typer.BadParameter(f"--{name} is for a fit without --preset and --set.")
 
@@ -218,7 +231,7 @@ def _learn(
         train_from_data(batch, spec.learner, out, **how)
 
 
-def _resume(run: Path, workers: int, device: str | None) -> None:
+def _resume(run: Path, workers: int, engine: Any, device: str | None) -> None:
     from bmdp.learn import resume
     from bmdp.learn.auto import seconds_before
     from bmdp.learn.runs import RunFolder, share_done
@@ -228,7 +241,7 @@ def _resume(run: Path, workers: int, device: str | None) -> None:
         typer.echo(f"{run} is finished.", err=True)
     with _shown(run, share_done(run), seconds_before(folder)) as (progress, on_record):
         how: dict[str, Any] = {"on_record": on_record, "on_progress": _share(progress)}
-        resume(run, workers=workers, device=device, **how)
+        resume(run, workers=workers, engine=engine, device=device, **how)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ over to the contest of candidates (`bmdp.learn.contest`). With a folder a fit is
       spec.json            schema, what was asked for, seed, versions, machine, command and time;
                            of a log also its files and checksum
       steps/               whatever is done: the log, with the encoder of its text and dates, or
-                           the rounds of exploring, candidates, curves
+                           the rounds of exploring, candidates, curves; a large log is in chunks
       fitted.json          summary, candidates, forecast and notes
       policy/              what is handed over
       done                 an empty mark
@@ -16,11 +16,14 @@ over to the contest of candidates (`bmdp.learn.contest`). With a folder a fit is
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,26 +35,52 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.checks import require_count, require_from_0, require_rising, require_share
-from bmdp.data import Columns, EncodedPolicy, Encoder, TransitionBatch, load_log
+from bmdp.cluster import Engine, engaged, require_engine
+from bmdp.data import (
+    Columns,
+    EncodedPolicy,
+    Encoder,
+    StoredLog,
+    TransitionBatch,
+    load_log,
+    log_size,
+    store_log,
+)
 from bmdp.data.batch import SUFFIXES
 from bmdp.data.encoder import check_handling
 from bmdp.data.formats import is_frame
-from bmdp.data.logs import EncodedLog
+from bmdp.data.logs import EncodedLog, given_paths
 from bmdp.data.minari import local_minari
 from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
-from bmdp.learn.contest import MINUTES, SUPPORT, OnProgress, Terms, fit_env, fit_log
+from bmdp.learn.contest import (
+    MINUTES,
+    SAMPLE,
+    SUPPORT,
+    OnProgress,
+    Terms,
+    fit_env,
+    fit_log,
+    fit_stored,
+)
 from bmdp.learn.explore import OnRunRecord
 from bmdp.learn.fitted import Fitted
 from bmdp.learn.natures import cautions, completed
 from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
 from bmdp.learn.shelf import Shelf
 from bmdp.randomness import named_generator, stream_key
-from bmdp.storage import AnyPath, Header, arrays_hash, write_text
+from bmdp.storage import AnyPath, Header, arrays_hash, files_hash, write_text
 
-STEPS, FITTED, _ENCODER = "steps", "fitted.json", "encoder"
+LARGE = 100_000
+"""Rows of a log from which on it is put in chunks, and candidates compete on a sample of it."""
+
+STEPS, FITTED, LOG, _ENCODER = "steps", "fitted.json", "log", "encoder"
+_IN_CHUNKS = "in-chunks"  # the mark of a large log that is whole
+_LEAST_SAMPLE = 1_000  # rows
+_SOME_NUMBERS = 1_000_000  # of states that warnings about a large log are based on
+_STORED = 0.3  # share of the work at which a large log is put in chunks
 _LEAST_EPISODES = 50  # of an environment
 _LONGEST = 1_000  # steps of an episode, where neither the environment nor gamma has an end
 _SHORTEST = 50  # steps of an episode, however slow they are
@@ -70,7 +99,9 @@ def fit(  # noqa: PLR0913
     episodes: int | None = None,
     minutes: float | None = None,
     support: float | None = None,
+    sample: int | None = None,
     workers: int = 1,
+    engine: Engine = "local",
     device: str = "auto",
     columns: Columns | None = None,
     missing: str = "error",
@@ -85,8 +116,9 @@ def fit(  # noqa: PLR0913
 
     Args:
         source: a `TransitionBatch`, a data frame of pandas or polars, a table of pyarrow, the path
-            of a log, of a folder of Parquet or of a Minari dataset, or its id, or several paths; or
-            an environment: an id, a short name or a gymnasium `EnvSpec`.
+            of a log, of a folder of Parquet or of a Minari dataset, or its id, several paths, or a
+            pattern such as `"folder/*.parquet"`; or an environment: an id, a short name or a
+            gymnasium `EnvSpec`. Parquet may be larger than memory.
         gamma: discount of rewards and costs. It must be given for a log; an environment has its
             own, or 1.
         seed: of all that is random.
@@ -97,7 +129,12 @@ def fit(  # noqa: PLR0913
         minutes: that it may take, about; 5 if not given.
         support: episodes of a log that must have taken an action near a state for it to be played
             there; 5 if not given, and 0 for every action that the log holds.
-        workers: processes that play; any number plays the same episodes.
+        sample: rows of a log of more than 100,000 from which trees and centres come; 100,000 if not
+            given. Their means come from all rows. More of them see finer, and take longer.
+        workers: processes that play; any number plays the same episodes. With Ray they also add up
+            the sums over a large log.
+        engine: "local", or "ray" for the machines of a Ray cluster, all of which must see the
+            folder of the run. The policy is the same, byte for byte.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         columns: what the columns of a log are called, where that is not to be guessed.
         missing: what to do with states of a log that are missing: "error", or "impute", by the
@@ -127,6 +164,7 @@ def fit(  # noqa: PLR0913
     """
     of_log: dict[str, Any] = {"columns": columns, "missing": missing, "unseen": unseen}
     how = (workers, device, support)
+    of_log |= {"sample": sample, "engine": engine}
     asked = Asked(gamma, seed, budget_range, episodes, minutes, *how, **of_log)
     if out is not None:
         require_new(Path(out))
@@ -149,6 +187,15 @@ class Log:
 
 
 @dataclass(frozen=True)
+class LargeLog:
+    """A log that is read from disk, some rows at a time, once it is in chunks."""
+
+    given: Any  # paths, transitions, or these with an encoder
+    files: tuple[str, ...]
+    n_rows: int
+
+
+@dataclass(frozen=True)
 class Asked:
     """Settings of `fit`, as they were given."""
 
@@ -163,6 +210,8 @@ class Asked:
     columns: Columns | None = None
     missing: str = "error"
     unseen: str = "error"
+    sample: int | None = None
+    engine: Engine = "local"
 
     def __post_init__(self) -> None:
         """Checks all that can be checked without a source."""
@@ -179,13 +228,16 @@ class Asked:
         if self.support is not None:
             require_from_0("support", self.support)
         require_count("workers", self.workers, 1)
+        require_engine(self.engine)
+        if self.sample is not None:
+            require_count("sample", self.sample, _LEAST_SAMPLE)
         check_handling(self.missing, self.unseen)
         if not isinstance(self.columns, Columns | None):
             kind = type(self.columns).__name__
             raise ConfigError(f"columns must be of type Columns; got {kind}.")
         object.__setattr__(self, "device", checked_device(self.device))
 
-    def check(self, source: Log | EnvSpec) -> None:
+    def check(self, source: Source) -> None:
         """Checks that the settings are of use for a source.
 
         Raises:
@@ -194,6 +246,8 @@ class Asked:
         if isinstance(source, EnvSpec):
             if self.support is not None:
                 raise ConfigError("support is for a log; an environment is explored.")
+            if self.sample is not None:
+                raise ConfigError("sample is for a log; an environment is explored.")
             if self.columns is not None:
                 raise ConfigError("columns are for a log; an environment has none.")
             return
@@ -209,12 +263,17 @@ class Asked:
         """The settings of a contest."""
         minutes = MINUTES if self.minutes is None else float(self.minutes)
         support = SUPPORT if self.support is None else float(self.support)
-        how = (self.workers, self.device, support)
-        return Terms(gamma, self.seed, self.budget_range, minutes, *how)
+        how = (self.workers, self.device, support, SAMPLE if self.sample is None else self.sample)
+        return Terms(gamma, self.seed, self.budget_range, minutes, *how, self.engine)
 
 
-def read_source(source: Any, asked: Asked | None = None) -> Log | EnvSpec:
+Source = Log | LargeLog | EnvSpec
+
+
+def read_source(source: Any, asked: Asked | None = None) -> Source:
     """Returns the transitions of a log, or the specification of an environment.
+
+    A log of Parquet that is large is not read yet.
 
     Args:
         source: as for `fit`.
@@ -232,7 +291,7 @@ def read_source(source: Any, asked: Asked | None = None) -> Log | EnvSpec:
     if isinstance(source, TransitionBatch):
         if asked.columns is not None:
             raise ConfigError("columns are for files and data frames; a TransitionBatch has its.")
-        return Log(source)
+        return _sized(Log(source))
     if isinstance(source, EnvSpec):
         return find_spec(source)
     if isinstance(source, str) and not _is_path(source):
@@ -254,7 +313,7 @@ def read_source(source: Any, asked: Asked | None = None) -> Log | EnvSpec:
     )
 
 
-def _named(name: str) -> Log | EnvSpec:
+def _named(name: str) -> Source:
     """The environment of a name, or else the Minari dataset.
 
     Raises:
@@ -264,23 +323,32 @@ def _named(name: str) -> Log | EnvSpec:
         return find_spec(name)
     except ConfigError as error:
         if local_minari(name) is not None:
-            return Log(TransitionBatch.from_minari(name))
+            return _sized(Log(TransitionBatch.from_minari(name)))
         if not Path(name).suffix:
             raise
         raise ConfigError(f"{error} Nor is it a file that exists.") from error
 
 
-def _logged(source: Any, paths: Sequence[AnyPath], asked: Asked) -> Log:
+def _logged(source: Any, paths: Sequence[AnyPath], asked: Asked) -> Log | LargeLog:
     """The log in a data frame or in some files.
 
     Raises:
         DataError: if one holds no transitions.
         StoreError: if one does not exist.
     """
+    files = tuple(map(os.path.abspath, given_paths(paths) or ()))
+    size = log_size(source) if paths else None
+    if size is not None and size[0] > LARGE:
+        return LargeLog(files, files, size[0])
     found: EncodedLog = load_log(
         source, asked.columns, missing=asked.missing, unseen=asked.unseen, seed=asked.seed
     )
-    return Log(found.batch, tuple(map(os.path.abspath, paths)), found.encoder)
+    return _sized(Log(found.batch, files, found.encoder))
+
+
+def _sized(log: Log) -> Log | LargeLog:
+    """The same log, to be put in chunks if it is large."""
+    return log if len(log.batch) <= LARGE else LargeLog(log, log.files, len(log.batch))
 
 
 def _is_pathlike(value: Any) -> bool:
@@ -289,10 +357,15 @@ def _is_pathlike(value: Any) -> bool:
 
 def _is_path(text: str) -> bool:
     """Whether a text names a file or a folder rather than an environment."""
-    return text.lower().endswith(SUFFIXES) or Path(text).exists()
+    return text.lower().endswith(SUFFIXES) or glob.has_magic(text) or Path(text).exists()
 
 
-def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
+def _fit(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
+    with engaged(asked.engine, asked.workers):
+        return _fit_source(source, asked, shelf, on_progress)
+
+
+def _fit_source(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
     notes: Iterable[str]
     if isinstance(source, EnvSpec):
         source, gamma = bounded(source, asked.gamma)
@@ -300,6 +373,16 @@ def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgr
         source, notes = paced(source, 60 * terms.minutes, shelf)
         tell = by_time(on_progress, shelf, 60 * terms.minutes)
         fitted = fit_env(source, asked.episodes, terms, shelf, tell)
+    elif isinstance(source, LargeLog):
+        assert asked.gamma is not None
+        terms = asked.terms(asked.gamma)
+        tell = by_time(on_progress, shelf, 60 * terms.minutes, begin=_STORED)
+        with _in_chunks(source, asked, shelf, tell) as (log, encoder):
+            fitted = fit_stored(log, terms, shelf, tell)
+            some = log.first(max(1, _SOME_NUMBERS // log.state_size))
+            notes = tuple(cautions(some, some, asked.gamma))
+            if encoder is not None:
+                fitted, notes = _encoded(fitted, encoder), (*notes, *encoder.notes)
     else:
         assert asked.gamma is not None
         terms = asked.terms(asked.gamma)
@@ -311,6 +394,43 @@ def _fit(source: Log | EnvSpec, asked: Asked, shelf: Shelf, on_progress: OnProgr
             fitted = _encoded(fitted, source.encoder)
             notes = (*notes, *source.encoder.notes)
     return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))))
+
+
+@contextmanager
+def _in_chunks(
+    source: LargeLog, asked: Asked, shelf: Shelf, on_progress: OnProgress
+) -> Iterator[tuple[StoredLog, Encoder | None]]:
+    """Puts a large log in chunks: in the folder of the run, or in a temporary one."""
+
+    def on_rows(n_done: int, n_all: int) -> None:
+        share = n_done / max(n_all, 1)
+        on_progress(_STORED + (_LEARNED - _STORED) * share, f"reading the log: {n_done:,} rows")
+
+    def store(place: Path) -> Encoder | None:
+        log = source.given
+        if isinstance(log, Log):
+            StoredLog.write(place, [log.batch], seed=asked.seed)
+            return log.encoder
+        how: dict[str, Any] = {"missing": asked.missing, "unseen": asked.unseen, "seed": asked.seed}
+        paths = [Path(path) for path in log]
+        return store_log(paths, place, asked.columns, **how, on_rows=on_rows)[1]
+
+    if shelf.folder is None:
+        with tempfile.TemporaryDirectory(prefix="bmdp-") as temporary:
+            encoder = store(Path(temporary) / LOG)
+            yield StoredLog.open(Path(temporary) / LOG), encoder
+        return
+    place, mark = shelf.folder / LOG, shelf.folder / f"{_IN_CHUNKS}.json"
+    if not mark.exists():  # the mark comes last, so that a log that has it has its encoder
+        shutil.rmtree(place, ignore_errors=True)
+        if source.given is None:
+            raise _lost(shelf.folder.parent)
+        encoder = store(place)
+        if encoder is not None:
+            shelf.value(_ENCODER, lambda: encoder)
+        shelf.numbers(_IN_CHUNKS, lambda: {"rows": source.n_rows})
+    is_encoded = (shelf.folder / _ENCODER).is_dir()
+    yield StoredLog.open(place), shelf.value(_ENCODER, dict) if is_encoded else None
 
 
 def _encoded(fitted: Fitted, encoder: Encoder) -> Fitted:
@@ -459,7 +579,7 @@ def _most_steps(gamma: float) -> int:
     return min(_LONGEST, max(50, math.ceil(math.log(0.01) / math.log(gamma))))
 
 
-def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Header:
+def _header(source: Source, asked: Asked, command: str, name: str) -> Header:
     """Content of spec.json."""
     told: dict[str, Any]
     of_log: dict[str, Any] = {}
@@ -477,13 +597,20 @@ def _header(source: Log | EnvSpec, asked: Asked, command: str, name: str) -> Hea
                 f"the settings of {source.id} cannot be written down: {error}."
             ) from error
     else:
-        sha256 = arrays_hash(source.batch.to_arrays())
         of_log = {
             "columns": asked.columns and asked.columns.as_dict(),
             "missing": asked.missing,
             "unseen": asked.unseen,
+            "sample": asked.sample,
         }
-        told = {"files": list(source.files), "transitions": len(source.batch), "sha256": sha256}
+        log = source.given if isinstance(source, LargeLog) else source
+        is_read = isinstance(log, Log)
+        told = {
+            "files": list(source.files),
+            "transitions": len(source.batch) if isinstance(source, Log) else source.n_rows,
+            "sha256": arrays_hash(log.batch.to_arrays()) if is_read else files_hash(source.files),
+            "in_chunks": isinstance(source, LargeLog),
+        }
     return {
         "kind": "fit",
         "command": command,
@@ -522,14 +649,14 @@ def _require_registered(spec: EnvSpec) -> None:
 
 def _go_on(
     run: RunFolder,
-    source: Log | EnvSpec | None,
+    source: Source | None,
     asked: Asked,
     on_progress: OnProgress,
 ) -> Fitted:
     """Does what is still to do in the folder of a run."""
     shelf = Shelf(run.path / STEPS)
     with run.locked(), threads(int(run.header["threads"])):
-        if not isinstance(source, EnvSpec):
+        if source is None or isinstance(source, Log):
             source = _kept(source, run.path, shelf)
         fitted = _fit(source, asked, shelf, on_progress)
         write_text(run.path / FITTED, json.dumps(fitted.as_dict(), indent=1))
@@ -547,14 +674,19 @@ def _kept(given: Log | None, path: Path, shelf: Shelf) -> Log:
 
 def _given(log: Log | None, path: Path) -> TransitionBatch:
     if log is None:
-        raise StoreError(f"{path} does not hold the log that the run began with: begin anew.")
+        raise _lost(path)
     return log.batch
+
+
+def _lost(path: Path) -> StoreError:
+    return StoreError(f"{path} does not hold the log that the run began with: begin anew.")
 
 
 def resume(
     folder: AnyPath,
     *,
     workers: int = 1,
+    engine: Engine = "local",
     device: str | None = None,
     on_record: OnRunRecord = lambda record: None,
     on_progress: OnProgress = lambda share, text: None,
@@ -564,6 +696,7 @@ def resume(
     Args:
         folder: of a run of `fit`, `train` or `train_from_data`.
         workers: processes that play.
+        engine: as for `fit`.
         device: of the learner; that of the run, if not given.
         on_record: called, in a run with settings, after each collection and each iteration.
         on_progress: called, in a run of `fit`, as there.
@@ -583,11 +716,12 @@ def resume(
     run = RunFolder(folder)
     if run.header.get("kind") != "fit":
         return runs.resume(folder, workers=workers, device=device, on_record=on_record)
-    return resume_fit(run, workers=workers, device=device, on_progress=on_progress).policy
+    how: dict[str, Any] = {"workers": workers, "engine": engine, "device": device}
+    return resume_fit(run, **how, on_progress=on_progress).policy
 
 
 def resume_fit(
-    run: RunFolder, *, workers: int, device: str | None, on_progress: OnProgress
+    run: RunFolder, *, workers: int, engine: Engine, device: str | None, on_progress: OnProgress
 ) -> Fitted:
     """Goes on with a fit that was interrupted; one that is finished is read.
 
@@ -612,12 +746,17 @@ def resume_fit(
             Columns.from_dict(given["columns"]) if given.get("columns") else None,
             given.get("missing", "error"),
             given.get("unseen", "error"),
+            given.get("sample"),
+            engine,
         )
-        source = None
+        source: Source | None = None
+        if told.get("in_chunks"):
+            files = tuple(told["files"])
+            source = LargeLog(files or None, files, int(told["transitions"]))
         if "env" in told:
-            source = find_spec(told["env"])
-            limit = told.get("max_episode_steps", source.max_episode_steps)
-            source = replace(source, kwargs=told["settings"], max_episode_steps=limit)
+            spec = find_spec(told["env"])
+            limit = told.get("max_episode_steps", spec.max_episode_steps)
+            source = replace(spec, kwargs=told["settings"], max_episode_steps=limit)
     except (KeyError, TypeError, ConfigError, DataError) as error:
         raise StoreError(f"{run.path} does not make sense: {error}.") from error
     return _go_on(run, source, asked, on_progress)

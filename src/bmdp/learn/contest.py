@@ -23,6 +23,7 @@ from gymnasium.envs.registration import EnvSpec
 from scipy.special import stdtrit
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.cluster import Engine
 from bmdp.data import StoredLog, TransitionBatch
 from bmdp.errors import DataError
 from bmdp.learn import evidence
@@ -108,7 +109,16 @@ class Terms:
     device: str
     support: float = SUPPORT  # of a log
     sample: int = SAMPLE  # rows of a large log that structure comes from
-    sums: Sums = Passes  # adds up sums over a large log
+    engine: Engine = "local"
+
+    @property
+    def sums(self) -> Sums:
+        """Makes what adds up sums over a large log."""
+        if self.engine == "local":
+            return Passes
+        from bmdp.learn.cluster_sums import RaySums
+
+        return partial(RaySums, workers=self.workers)
 
 
 def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> Fitted:
@@ -265,7 +275,7 @@ def fit_env(
 ) -> Fitted:
     """Returns what exploring an environment teaches."""
     work = _Work(terms, shelf, on_progress)
-    player = Player(spec, terms.gamma, terms.seed, terms.workers)
+    player = Player(spec, terms.gamma, terms.seed, terms.workers, terms.engine)
     plan = EpisodePlan.of(episodes)
     how = Expedition(player, plan.explore, _FOR_EXPLORING * 60 * terms.minutes, terms.device)
     found = explored(how, shelf, lambda share, text: work.tell(0.4 * share, text), work.note)
@@ -286,7 +296,9 @@ def fit_env(
     is_long = isinstance(nature.schedule, Iterations)
     seconds = (_FOR_LONG if is_long else _FOR_PRACTICE) * 60 * terms.minutes
     first, step = plan.explore + plan.evidence, found.pace / found.length
-    alone = replace(player, workers=1)  # to start processes takes longer than a round
+    alone = replace(
+        player, workers=1, engine="local"
+    )  # to start processes takes longer than a round
     practice = Practice(alone, first, plan.practise, seconds, step)
     tried = work.tried(lesson, judged, practice)
     work.tell(0.76, "playing candidates that are close")

@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
+from bmdp.cluster import Engine
 from bmdp.data import TransitionBatch
 from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
@@ -300,6 +301,7 @@ class Player:
     gamma: float
     seed: int
     workers: int = 1
+    engine: Engine = "local"
 
     def play(self, policy: Any, budgets: FloatArray, first: int) -> TransitionBatch:
         """Returns one episode for each budget `[N]`; they are numbered from `first` on.
@@ -308,7 +310,7 @@ class Player:
             EnvError: if the environment raises an error of its own.
         """
         numbers = range(first, first + len(budgets))
-        how: dict[str, Any] = {"seed": self.seed, "workers": self.workers}
+        how: dict[str, Any] = {"seed": self.seed, "workers": self.workers, "engine": self.engine}
         try:
             return collect(policy, self.spec, numbers, budgets=budgets, **how)
         except BmdpError:

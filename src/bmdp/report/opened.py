@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import EnvSpec
 
-from bmdp.data import TransitionBatch
+from bmdp.data import StoredLog, TransitionBatch
 from bmdp.data.encoder import without_encoder
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError, StoreError
@@ -21,6 +21,8 @@ from bmdp.storage import POLICY, SPEC
 if TYPE_CHECKING:
     from bmdp.learn.runs import RunFolder
     from bmdp.learn.spec import EnvConfig
+
+_MOST_NUMBERS = 5_000_000  # of states of a large log that a page looks at
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +119,18 @@ def _open_run(folder: Path) -> tuple[EnvConfig | None, dict[str, Any]]:
     }
 
 
+def _some_of(log: StoredLog) -> TransitionBatch:
+    """As many episodes of a large log as a page can look at."""
+    return log.first(max(1, _MOST_NUMBERS // log.state_size))
+
+
 def _open_fit(run: RunFolder) -> tuple[EnvConfig | None, dict[str, Any]]:
     """Opens a run of `bmdp.fit`, finished or not."""
     folder, notes, own = run.path, list[str](), environment_of_run(run)
     found, policy = _fitted(folder), folder / "policy"
     rounds = _rounds(folder)
     logs = [TransitionBatch.from_npz(path) for path in folder.glob("steps/log.npz")]
+    logs += [_some_of(StoredLog.open(path.parent)) for path in folder.glob("steps/log/log.json")]
     if not run.is_done:
         have = "there is no policy yet"
         tried = sorted(path.parent.name for path in folder.glob("steps/candidates/*/policy"))
