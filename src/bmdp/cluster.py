@@ -1,7 +1,7 @@
 """Jobs on the machines of a Ray cluster, as `bmdp.workers.run_jobs` does them on this one.
 
-All machines must see the folder of the experiment under the same name, and have the same versions
-installed. A job whose machine is lost is done again on another, where it goes on from its folder.
+All machines must have the same versions installed. A job whose machine is lost is done again on
+another.
 """
 
 from __future__ import annotations
@@ -10,41 +10,52 @@ import importlib.util
 import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, TypeAlias
 
+from bmdp.checks import require_choice
 from bmdp.errors import ConfigError, MissingDependency
 from bmdp.workers import BEAT, THREADS, Died
+
+Engine: TypeAlias = Literal["local", "ray"]
+"""Processes of this machine, or of a Ray cluster."""
 
 _RETRIES = 5  # machines that a job may lose
 
 
-def require_ray() -> None:
-    """Checks that Ray is there; a MissingDependency if it is not."""
-    if importlib.util.find_spec("ray") is None:
+def require_engine(engine: str) -> None:
+    """Checks that there is an engine of a name, and that it is installed.
+
+    Raises:
+        ConfigError: if there is none.
+        MissingDependency: if Ray is asked for and not installed.
+    """
+    require_choice("engine", engine, ("local", "ray"))
+    if engine == "ray" and importlib.util.find_spec("ray") is None:
         raise MissingDependency("Ray must be installed to run on it: pip install 'bmdp[ray]'")
 
 
 def run_on_ray(
-    do: Callable[[Any], Any],
+    do: Callable[..., Any],
     jobs: Sequence[Any],
     *,
     workers: int | None,
     threads: int,
     device: str,
+    common: tuple[Any, ...] = (),
 ) -> Generator[tuple[int, Any] | None]:
     """Does jobs on a cluster, and yields the position and the result of each that ended.
 
-    The cluster is the one that this process has joined, or that RAY_ADDRESS names; else one is
-    started on this machine, and ended at last. Jobs that are not done when the generator is closed
-    are cancelled. Jobs share GPUs if there are more workers.
+    The cluster is that of `joined`. Jobs that are not done when the generator is closed are
+    cancelled. Jobs share GPUs if there are more workers.
 
     Args:
         do: a function of a module that raises no error.
-        jobs: arguments of `do`, in the order in which they are begun.
+        jobs: last arguments of `do`, in the order in which they are begun.
         workers: jobs at a time; without, as many as the cluster has room for.
         threads: cores of each of them.
         device: "cpu" or "cuda"; a ConfigError if the cluster has no GPU.
+        common: arguments of `do` before the job, sent to each machine once.
 
     Yields:
         `(position, result)`, the result a `Died` if Ray gave the job up; or None now and then.
@@ -53,20 +64,21 @@ def run_on_ray(
         return
     import ray
 
-    with _joined(workers, threads):
+    with joined(workers, threads):
         remote = ray.remote(
             num_cpus=threads,
             num_gpus=_share_of_gpu(workers) if device == "cuda" else 0,
             max_retries=_RETRIES,
             retry_exceptions=False,
-            runtime_env={"env_vars": dict.fromkeys(THREADS, str(threads))},
+            runtime_env=environment(threads),
         )(do)
+        sent = [ray.put(given) for given in common]
         running: dict[Any, int] = {}
         n_begun = 0
         try:
             while n_begun < len(jobs) or running:
                 while n_begun < len(jobs) and len(running) < (workers or len(jobs)):
-                    running[remote.remote(jobs[n_begun])] = n_begun
+                    running[remote.remote(*sent, jobs[n_begun])] = n_begun
                     n_begun += 1
                 ended, _ = ray.wait(list(running), timeout=BEAT)
                 if not ended:
@@ -76,8 +88,7 @@ def run_on_ray(
                     try:
                         result = ray.get(ref)
                     except ray.exceptions.RayError as error:
-                        lines = str(error).strip().splitlines() or ["nothing is said"]
-                        result = Died(f"{type(error).__name__}: {lines[0]}")
+                        result = Died(reason_of(error))
                     yield position, result
         finally:
             for ref in running:
@@ -85,8 +96,16 @@ def run_on_ray(
 
 
 @contextmanager
-def _joined(workers: int | None, threads: int) -> Iterator[None]:
-    """Joins a cluster, if this process has not."""
+def joined(workers: int | None = None, threads: int = 1) -> Iterator[None]:
+    """Joins a cluster, if this process has not, and leaves it at the end.
+
+    The cluster is the one that RAY_ADDRESS names; else one is started on this machine, and ended at
+    last.
+
+    Args:
+        workers: for which a cluster on this machine has room; all its cores, if not given.
+        threads: of each of them.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -104,6 +123,35 @@ def _joined(workers: int | None, threads: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def engaged(engine: Engine, workers: int) -> AbstractContextManager[None]:
+    """Keeps the cluster of an engine joined, for several calls of `run_on_ray`.
+
+    >>> with engaged("local", workers=2):
+    ...     pass
+    """
+    require_engine(engine)
+    return joined(workers) if engine == "ray" else nullcontext()
+
+
+def environment(threads: int) -> dict[str, Any]:
+    """The environment of processes that compute with so many threads, as Ray takes it.
+
+    >>> environment(2)["env_vars"]["OMP_NUM_THREADS"]
+    '2'
+    """
+    return {"env_vars": dict.fromkeys(THREADS, str(threads))}
+
+
+def reason_of(error: Exception) -> str:
+    """Returns the kind of an error, and the first line of what it says.
+
+    >>> reason_of(ValueError("no such thing"))
+    'ValueError: no such thing'
+    """
+    lines = str(error).strip().splitlines() or ["nothing is said"]
+    return f"{type(error).__name__}: {lines[0]}"
 
 
 def _share_of_gpu(workers: int | None) -> float:

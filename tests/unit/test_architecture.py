@@ -13,7 +13,7 @@ SOURCE = Path(bmdp.__file__).parent
 
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
-    ("errors", "arrays", "checks", "randomness", "storage", "workers", "settings"),
+    ("errors", "arrays", "checks", "randomness", "storage", "workers", "cluster", "settings"),
     ("frontier",),
     ("policies",),
     ("exact",),

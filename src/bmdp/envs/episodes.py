@@ -20,6 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.cluster import Engine, require_engine
 from bmdp.envs.gym import TaskEnv
 from bmdp.envs.slots import EnvSlots, SingleSlots, Slots, TaskSlots, open_slots
 from bmdp.envs.tasks import State, Task
@@ -289,13 +290,14 @@ Played = TypeVar("Played")
 PlayPart: TypeAlias = Callable[[BudgetedPolicy, Slots, PartT], Played]
 
 
-def play_parts(
+def play_parts(  # noqa: PLR0913
     play: PlayPart[PartT, Played],
     policy: BudgetedPolicy,
     slots: EnvSlots,
     parts: Sequence[PartT],
     *,
     workers: int = 1,
+    engine: Engine = "local",
     progress: OnPlayed | None = None,
 ) -> list[Played]:
     """Returns what came of each part of the episodes, by this process or by several.
@@ -306,22 +308,25 @@ def play_parts(
         slots: of the environment. Other processes open their own.
         parts: numbers of episodes.
         workers: number of processes.
+        engine: "ray" for processes of a Ray cluster, whatever their number.
         progress: called after each part.
 
     Raises:
-        ConfigError: if the environment cannot travel to the workers.
+        ConfigError: if the environment cannot travel to the workers, or there is no such engine.
+        MissingDependency: if Ray is asked for and not installed.
         PolicyError, EnvError: as `run_with_policy`.
     """
+    require_engine(engine)
     more = counter(progress, sum(map(len, parts)))
-    if workers == 1 or len(parts) == 1:
+    if engine == "local" and (workers == 1 or len(parts) == 1):
         found: list[Played] = []
         for part in parts:
             found.append(play(policy, slots, part))
             more(len(part))
         return found
     require_portable(slots.spec)
-    how: dict[str, Any] = {"workers": workers, "on_done": lambda i: more(len(parts[i]))}
-    return run_with_policy(_player, policy, (play, slots.spec), parts, **how)
+    how: dict[str, Any] = {"on_done": lambda i: more(len(parts[i])), "engine": engine}
+    return run_with_policy(_player, policy, (play, slots.spec), parts, workers=workers, **how)
 
 
 def counter(progress: OnPlayed | None, total: int) -> Callable[[int], None]:

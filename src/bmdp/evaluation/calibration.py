@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray, real_array
 from bmdp.checks import require_choice, require_count
+from bmdp.cluster import Engine, engaged, require_engine
 from bmdp.envs.episodes import OnPlayed
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.errors import ConfigError, DataError
@@ -60,6 +61,7 @@ def play_members(  # noqa: PLR0913
     seed: int,
     stream: str = "portfolio",
     workers: int = 1,
+    engine: Engine = "local",
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
 ) -> MemberReturns:
@@ -72,6 +74,7 @@ def play_members(  # noqa: PLR0913
         seed: of everything, from 0 on.
         stream: name of the random numbers of members.
         workers: number of processes.
+        engine: "ray" to play on a Ray cluster, as in `evaluate`.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
 
@@ -93,14 +96,19 @@ def play_members(  # noqa: PLR0913
         if progress is not None:
             progress(n_before + done, rewards.size)
 
-    for number, policy in enumerate(portfolio.policies):
-        members = np.flatnonzero(portfolio.which == number)
-        plans = [Plan(0, n_episodes, float(portfolio.budgets[k]), f"{stream}/{k}") for k in members]
-        how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": report}
-        played, facts = play_plans(policy, env, plans, seed=seed, **how)
-        rewards[members] = [returns.discounted_reward for returns in played]
-        costs[members] = [returns.discounted_cost for returns in played]
-        n_before += n_episodes * len(members)
+    how: dict[str, Any] = {"workers": workers, "engine": engine, "max_steps": max_steps}
+    with engaged(engine, workers):
+        for number, policy in enumerate(portfolio.policies):
+            members = np.flatnonzero(portfolio.which == number)
+            budgets = portfolio.budgets[members].tolist()
+            plans = [
+                Plan(0, n_episodes, budget, f"{stream}/{k}")
+                for k, budget in zip(members, budgets, strict=True)
+            ]
+            played, facts = play_plans(policy, env, plans, seed=seed, progress=report, **how)
+            rewards[members] = [returns.discounted_reward for returns in played]
+            costs[members] = [returns.discounted_cost for returns in played]
+            n_before += n_episodes * len(members)
     return MemberReturns(rewards, costs, facts.gamma)
 
 
@@ -112,6 +120,7 @@ def measure_portfolio(  # noqa: PLR0913
     seed: int,
     by: Literal["mean", "deviation"] = "mean",
     workers: int = 1,
+    engine: Engine = "local",
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
 ) -> Portfolio:
@@ -125,6 +134,7 @@ def measure_portfolio(  # noqa: PLR0913
         by: "mean": a member costs its mean. "deviation": it costs the mean of the worst of 10
             groups of episodes, so that safer members are chosen where costs vary more.
         workers: number of processes.
+        engine: as in `evaluate`.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
 
@@ -144,8 +154,10 @@ def measure_portfolio(  # noqa: PLR0913
     """
     require_choice("by", by, ("mean", "deviation"))
     require_count("n_episodes", n_episodes, 1 if by == "mean" else _N_GROUPS)
-    how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": progress}
-    played = play_members(portfolio, env, n_episodes=n_episodes, seed=seed, **how)
+    how: dict[str, Any] = {"workers": workers, "engine": engine, "max_steps": max_steps}
+    played = play_members(
+        portfolio, env, n_episodes=n_episodes, seed=seed, progress=progress, **how
+    )
     groups = np.array_split(played.costs, 1 if by == "mean" else _N_GROUPS, axis=1)
     costs = np.max([group.mean(axis=1) for group in groups], axis=0)
     return replace(portfolio, costs=costs, rewards=played.rewards.mean(axis=1))
@@ -168,6 +180,7 @@ def calibrate(  # noqa: PLR0913
     seed: int,
     budgets: ArrayLike | None = None,
     workers: int = 1,
+    engine: Engine = "local",
     cost_range: tuple[float, float] | None = None,
     binary_costs: bool | None = None,
     reward_range: tuple[float, float] | None = None,
@@ -196,6 +209,7 @@ def calibrate(  # noqa: PLR0913
         budgets: inner budgets, brought into each policy's `budget_range`; 11 equally spaced ones
             over that range if not given. A policy without a dial has one member.
         workers: number of processes, as in `evaluate`.
+        engine: as there.
         cost_range: no episode has a lower discounted cost than the first, or a higher one than the
             second, whether seen or not; from the environment's metadata if not given.
         binary_costs: whether every episode costs one of these two, and nothing between; from the
@@ -225,6 +239,7 @@ def calibrate(  # noqa: PLR0913
     simultaneous_confidence(confidence, 1)
     require_count("n_episodes", n_episodes, 1)
     require_count("workers", workers, 1)
+    require_engine(engine)
     members = _members(policies, budgets)
     spec = find_spec(env)
     costs_of, rewards_of = _cost_bounds(spec, cost_range, binary_costs), None
@@ -238,6 +253,7 @@ def calibrate(  # noqa: PLR0913
         seed=stream_key(seed, "calibrate")[0],
         stream="calibrate",
         workers=workers,
+        engine=engine,
         max_steps=max_steps,
         progress=progress,
     )

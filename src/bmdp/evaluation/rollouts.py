@@ -32,6 +32,7 @@ from bmdp.arrays import (
     require_shape,
 )
 from bmdp.checks import require_count
+from bmdp.cluster import Engine, require_engine
 from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import Facts, Slots, find_spec, open_slots
 from bmdp.errors import BudgetError, DataError
@@ -88,6 +89,7 @@ def play_plans(  # noqa: PLR0913
     *,
     seed: int,
     workers: int = 1,
+    engine: Engine = "local",
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
 ) -> tuple[list[Returns], Facts]:
@@ -97,12 +99,14 @@ def play_plans(  # noqa: PLR0913
     """
     stream_key(seed, "")  # refuses what is no seed
     require_count("workers", workers, 1)
+    require_engine(engine)
     require_count("max_steps", max_steps, 1)
     with closing(open_slots(find_spec(env))) as slots:
         batches = [_batches(plan, min(slots.most, -(-len(plan) // workers))) for plan in plans]
         every = [batch for of_plan in batches for batch in of_plan]
         play = partial(_returns, seed=seed, max_steps=max_steps)
-        found = play_parts(play, policy, slots, every, workers=workers, progress=progress)
+        how: dict[str, Any] = {"workers": workers, "engine": engine, "progress": progress}
+        found = play_parts(play, policy, slots, every, **how)
     rest = iter(found)
     of_plans = [[next(rest) for _ in of_plan] for of_plan in batches]
     joined = [Returns(*map(np.concatenate, zip(*parts, strict=True))) for parts in of_plans]
@@ -228,6 +232,7 @@ def evaluate(  # noqa: PLR0913
     n_episodes: int,
     seed: int,
     workers: int = 1,
+    engine: Engine = "local",
     confidence: float = 0.95,
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
@@ -248,6 +253,9 @@ def evaluate(  # noqa: PLR0913
         seed: of everything, from 0 on.
         workers: number of processes. With more than one, the policy must be one that can be saved,
             and a script must start its work under `if __name__ == "__main__":`.
+        engine: "local" for processes of this machine, "ray" for those of a Ray cluster: the one
+            that this process has joined, or that RAY_ADDRESS names, or else one that is started
+            here. The episodes are the same.
         confidence: of each interval by itself.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
@@ -257,6 +265,7 @@ def evaluate(  # noqa: PLR0913
         ConfigError: if there is no such environment, or a setting is out of range.
         PolicyError: if the policy does not fit the environment, or cannot travel to the workers.
         EnvError: if an episode does not end in time, or the environment gives no cost.
+        MissingDependency: if Ray is asked for and not installed.
 
     >>> from bmdp.envs import ScriptedPolicy
     >>> policy = ScriptedPolicy("slot-filling/key-pad")
@@ -268,8 +277,8 @@ def evaluate(  # noqa: PLR0913
     require_count("n_episodes", n_episodes, 1)
     simultaneous_confidence(confidence, 1)
     plans = [Plan(0, n_episodes, float(b), f"evaluate/{i}") for i, b in enumerate(asked)]
-    how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": progress}
-    played, facts = play_plans(policy, spec, plans, seed=seed, **how)
+    how: dict[str, Any] = {"workers": workers, "engine": engine, "max_steps": max_steps}
+    played, facts = play_plans(policy, spec, plans, seed=seed, progress=progress, **how)
     intervals: dict[str, FloatArray] = {}
     for name in ("reward", "cost", "discounted_reward", "discounted_cost"):
         samples = np.stack([getattr(returns, name) for returns in played])
@@ -344,6 +353,7 @@ def evaluate_move(  # noqa: PLR0913
     n_episodes: int,
     seed: int,
     workers: int = 1,
+    engine: Engine = "local",
     confidence: float = 0.95,
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
@@ -363,6 +373,7 @@ def evaluate_move(  # noqa: PLR0913
         n_episodes: number of episodes for each new budget.
         seed: of everything, from 0 on.
         workers: number of processes, as in `evaluate`.
+        engine: as there.
         confidence: of each interval by itself.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
@@ -384,8 +395,8 @@ def evaluate_move(  # noqa: PLR0913
     require_count("at_step", at_step, 0)
     name = f"evaluate-move/{at_step}"
     plans = [Plan(0, n_episodes, first, name, at_step, float(budget)) for budget in asked]
-    how: dict[str, Any] = {"workers": workers, "max_steps": max_steps, "progress": progress}
-    played, _ = play_plans(policy, spec, plans, seed=seed, **how)
+    how: dict[str, Any] = {"workers": workers, "engine": engine, "max_steps": max_steps}
+    played, _ = play_plans(policy, spec, plans, seed=seed, progress=progress, **how)
     going = played[0].going
     assert all((returns.going == going).all() for returns in played)
     rewards, costs = (

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
+from bmdp.cluster import Engine, require_engine
 from bmdp.data import TransitionBatch
 from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import BatchedSlots, Slots, open_slots
@@ -53,6 +54,7 @@ def collect(  # noqa: PLR0913
     budgets: FloatArray,
     seed: int,
     workers: int = 1,
+    engine: Engine = "local",
     progress: OnPlayed | None = None,
 ) -> TransitionBatch:
     """Plays episodes side by side, and returns their transitions, episode by episode.
@@ -64,11 +66,13 @@ def collect(  # noqa: PLR0913
         budgets: of each of them at the start, `[N]`, in expected discounted cost.
         seed: of the environment and of the policy.
         workers: number of processes.
+        engine: "ray" to play on a Ray cluster (`bmdp.cluster`); the episodes are the same.
         progress: called with the number of episodes played so far, and of all.
 
     Raises:
         PolicyError: if the policy does not fit the environment, or cannot travel to the workers.
-        ConfigError: if the environment cannot travel.
+        ConfigError: if the environment cannot travel, or there is no such engine.
+        MissingDependency: if Ray is asked for and not installed.
         EnvError: if the environment gives no cost, or a worker ends.
 
     Paper: the episodes of Algorithm 4.
@@ -81,6 +85,7 @@ def collect(  # noqa: PLR0913
     ([0.2, 0.8], True)
     """
     require_count("workers", workers, 1)
+    require_engine(engine)
     with closing(open_slots(spec)) as slots:
         least = _LEAST_BATCHED if isinstance(slots, BatchedSlots) else _LEAST
         size = min(slots.most, max(least, -(-len(episodes) // _N_PARTS)))
@@ -89,7 +94,8 @@ def collect(  # noqa: PLR0913
             for first in range(0, len(episodes), size)
         ]
         play = partial(_transitions, seed=seed)
-        found = play_parts(play, policy, slots, parts, workers=workers, progress=progress)
+        how: dict[str, Any] = {"workers": workers, "engine": engine, "progress": progress}
+        found = play_parts(play, policy, slots, parts, **how)
     joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
     return TransitionBatch.from_arrays(joined, n_actions=int(slots.action_space.n))
 

@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import FloatArray
+from bmdp.cluster import Engine, engaged
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
@@ -117,6 +118,7 @@ def explore(
     seed: int,
     workers: int = 1,
     device: str = "auto",
+    engine: Engine = "local",
     on_record: OnRunRecord = lambda record: None,
 ) -> ExplorationResult:
     """Explores an environment, and learns from it.
@@ -126,7 +128,11 @@ def explore(
         seed: of everything.
         workers: processes that collect episodes; any number collects the same ones.
         device: of the learner.
+        engine: "ray" to collect episodes on a Ray cluster (`bmdp.cluster`); they are the same.
         on_record: called after each collection and each iteration with how it went.
+
+    Raises:
+        MissingDependency: if Ray is asked for and not installed.
 
     Paper: Algorithm 4.
 
@@ -145,7 +151,7 @@ def explore(
         records.append(record)
         on_record(record)
 
-    batch, policy = Rounds(spec, seed, note, workers, device).explore()
+    batch, policy = Rounds(spec, seed, note, workers, device, engine=engine).explore()
     return ExplorationResult(batch, policy, tuple(records))
 
 
@@ -163,9 +169,14 @@ class Rounds:
     workers: int = 1
     device: str = "auto"
     store: RunStore | None = None
+    engine: Engine = "local"
 
     def explore(self) -> tuple[TransitionBatch, Any]:
         """Returns the episodes of all rounds, and the policy of the last one."""
+        with engaged(self.engine, self.workers):
+            return self._explored()
+
+    def _explored(self) -> tuple[TransitionBatch, Any]:
         spec, how = self.spec, self.spec.exploration
         if spec.env is None or how is None:
             raise ConfigError("TrainingSpec needs env and exploration to explore.")
@@ -250,9 +261,8 @@ class Rounds:
             policy or random, random, how.decay, how.floor, how.hold, how.move
         )
         episodes = range(number * how.episodes, (number + 1) * how.episodes)
-        return collect(
-            explorer, env, episodes, budgets=budgets, seed=self.seed, workers=self.workers
-        )
+        by: dict[str, Any] = {"workers": self.workers, "engine": self.engine}
+        return collect(explorer, env, episodes, budgets=budgets, seed=self.seed, **by)
 
 
 def round_seed(seed: int, number: int) -> int:

@@ -35,12 +35,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bmdp.checks import require_choice, require_count, require_name
+from bmdp.checks import require_count, require_name
+from bmdp.cluster import require_engine, run_on_ray
 from bmdp.errors import BmdpError, ConfigError, StoreError
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
 from bmdp.paper import experiment
-from bmdp.paper.ray_engine import require_ray, run_on_ray
 from bmdp.randomness import stream_key
 from bmdp.settings import plain
 from bmdp.storage import (
@@ -362,11 +362,10 @@ def run_experiment(
 def _engine(
     spec: ExperimentSpec, engine: str, workers: int | None
 ) -> Callable[[Sequence[Any]], Generator[tuple[int, Any] | None]]:
-    require_choice("engine", engine, ("local", "ray"))
+    require_engine(engine)
     if workers is not None:
         require_count("workers", workers, 1)
     if engine == "ray":
-        require_ray()
         kind = spec.device_kind
         return partial(run_on_ray, attempt, workers=workers, threads=spec.threads, device=kind)
     runs.checked_device(spec.device)

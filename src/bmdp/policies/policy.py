@@ -18,6 +18,7 @@ each episode in episode form, so that an episode goes the same way whatever it i
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape, rows_at
 from bmdp.checks import require_count, require_share
+from bmdp.cluster import Engine, run_on_ray
 from bmdp.errors import BudgetError, DataError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.randomness import EpisodeStreams
@@ -746,13 +748,14 @@ JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
 
 
-def run_with_policy(
+def run_with_policy(  # noqa: PLR0913
     make: Callable[[BudgetedPolicy, SettingT], Callable[[JobT], DoneT]],
     policy: BudgetedPolicy,
     setting: SettingT,
     jobs: Sequence[JobT],
     *,
     workers: int,
+    engine: Engine = "local",
     on_done: Callable[[int], None] = lambda position: None,
 ) -> list[DoneT]:
     """Returns what came of jobs that need a policy, done by other processes.
@@ -766,6 +769,7 @@ def run_with_policy(
         setting: what jobs have in common; it is pickled, as the jobs are.
         jobs: any number of them.
         workers: number of processes, at most.
+        engine: "ray" for processes of a Ray cluster (`bmdp.cluster`).
         on_done: called with the position of each job that is done.
 
     Raises:
@@ -782,8 +786,16 @@ def run_with_policy(
                 "several workers need a policy that can be saved, because it travels to them as a "
                 f"folder; {type(policy).__name__} cannot be: {error} Use workers=1."
             ) from error
-        setup = partial(_enter, make=make, setting=setting, folder=folder)
-        with closing(run_jobs(_do_here, jobs, workers=workers, setup=setup)) as results:
+        if engine == "ray":  # whose machines may not see the folder
+            files = {path.name: path.read_bytes() for path in folder.iterdir()}
+            given = (pickle.dumps((make, setting, files)),)
+            parts = [pickle.dumps(job) for job in jobs]
+            how: dict[str, Any] = {"workers": workers, "threads": 1, "device": "cpu"}
+            running = run_on_ray(_do_there, parts, **how, common=given)
+        else:
+            setup = partial(_enter, make=make, setting=setting, folder=folder)
+            running = run_jobs(_do_here, jobs, workers=workers, setup=setup)
+        with closing(running) as results:
             for result in results:
                 if result is None:
                     continue
@@ -793,6 +805,10 @@ def run_with_policy(
                         f"a worker process ended before its job did: {done.reason} With workers=1 "
                         "more may be said."
                     )
+                if engine == "ray":
+                    done, raised = pickle.loads(done)
+                    if raised is not None:
+                        raise raised
                 found[position] = done
                 on_done(position)
     return [found[position] for position in range(len(jobs))]
@@ -813,3 +829,26 @@ def _do_here(job: Any) -> Any:
             import_module(module)
         _HERE["do"] = _HERE["make"](load_policy(_HERE["folder"]), _HERE["setting"])
     return _HERE["do"](job)
+
+
+def _do_there(given: bytes, job: bytes) -> bytes:
+    """Does a job in a process of a cluster, and returns its result or its error.
+
+    All is pickled here, as between processes of one machine: arrays that Ray hands over cannot be
+    written to.
+    """
+    try:
+        if _HERE.get("given") != given:
+            _HERE.clear()
+            make, setting, files = pickle.loads(given)
+            with tempfile.TemporaryDirectory(prefix="bmdp-") as place:
+                for name, content in files.items():
+                    Path(place, name).write_bytes(content)
+                _enter(make=make, setting=setting, folder=Path(place))
+                done = _do_here(pickle.loads(job))
+            _enter(given=given)
+        else:
+            done = _do_here(pickle.loads(job))
+    except Exception as error:
+        return pickle.dumps((None, error))
+    return pickle.dumps((done, None))

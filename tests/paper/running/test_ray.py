@@ -8,7 +8,7 @@ import pytest
 
 import tiny_experiments
 from bmdp import ConfigError
-from bmdp.paper import ray_engine
+from bmdp import cluster as clusters
 from bmdp.paper.runner import run_experiment
 from tiny_experiments import DEATH, LONG, SHORT, results
 
@@ -51,7 +51,7 @@ def test_without_a_gpu_in_the_cluster_none_can_be_used(cluster, tmp_path):
 
 
 def test_what_ray_says_of_a_task_that_died_is_told(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_engine, "_RETRIES", 0)
+    monkeypatch.setattr(clusters, "_RETRIES", 0)
     (failure,) = run_experiment(DEATH, tmp_path / "run", engine="ray")
     assert failure.task == "seed-0"
     assert failure.message.startswith("WorkerCrashedError: ")
@@ -105,7 +105,7 @@ def test_a_cluster_is_joined_or_started_and_left(monkeypatch, address, workers, 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda address, **how: seen.append((address, how)))
     monkeypatch.setattr(ray, "shutdown", lambda: seen.append("left"))
-    with ray_engine._joined(workers, threads=2):
+    with clusters.joined(workers, threads=2):
         ((joined, how),) = seen
     assert joined == (address or "local")
     assert how == {"log_to_driver": False, "logging_level": 40, **expected}
@@ -115,4 +115,4 @@ def test_a_cluster_is_joined_or_started_and_left(monkeypatch, address, workers, 
 @pytest.mark.parametrize(("workers", "share"), [(None, 1.0), (1, 1.0), (8, 0.25)])
 def test_gpus_are_shared_by_workers(monkeypatch, workers, share):
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
-    assert ray_engine._share_of_gpu(workers) == share
+    assert clusters._share_of_gpu(workers) == share

@@ -14,11 +14,11 @@ import pytest
 
 import tiny_experiments
 import training
-from bmdp import ConfigError, MissingDependency, StoreError
+from bmdp import ConfigError, MissingDependency, StoreError, cluster
 from bmdp.learn import train
 from bmdp.learn.runs import RunFolder
 from bmdp.learn.runs import discard as discard_run
-from bmdp.paper import ray_engine, runner
+from bmdp.paper import runner
 from bmdp.paper.runner import ExperimentFolder, Work, attempt, discard, run_experiment
 from bmdp.storage import create_folder
 from tiny_experiments import COUNT, COUNTING, FAIL, LONG, SHORT, results, run_inline
@@ -190,7 +190,7 @@ def test_nothing_is_written_or_deleted_if_it_cannot_be_done(folder, changes, how
 
 
 def test_without_ray_the_way_to_install_it_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_engine.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependency, match=r"pip install 'bmdp\[ray\]'"):
         run_experiment(COUNT, tmp_path / "run", engine="ray")
     assert not list(tmp_path.iterdir())
