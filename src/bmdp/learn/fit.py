@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -37,7 +37,18 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray, narrowed, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError
-from bmdp.learn.rows import Log, Look, NextStates, Portion, Rows, SetRows, Values, Worth, valued
+from bmdp.learn.rows import (
+    Log,
+    Look,
+    NextStates,
+    Portion,
+    Rows,
+    SetRows,
+    Values,
+    Worth,
+    on_device,
+    valued,
+)
 from bmdp.models.regressor import (
     Averager,
     Bounded,
@@ -227,6 +238,14 @@ class Regression(Protocol):
         """Fits the models of an iteration, given the targets of the batch."""
 
 
+@runtime_checkable
+class Trainer(Protocol):
+    """Fits models that are not fitted from sums to all rows of a log."""
+
+    def regression(self, fit: Fit) -> Regression:
+        """Returns what fits the models of a fit."""
+
+
 class Iteration(NamedTuple):
     """An iteration that was done, and what has been learned so far."""
 
@@ -326,7 +345,7 @@ def fit_q(  # noqa: PLR0913
     keeper: Keeper | None = None,
     until: Callable[[], bool] | None = None,
     log: Log | None = None,
-    adder: Adder | None = None,
+    adder: Adder | Trainer | None = None,
 ) -> Iterator[Iteration]:
     """Fits (Q_r, Q_c) to the batch, and yields after every iteration.
 
@@ -348,11 +367,11 @@ def fit_q(  # noqa: PLR0913
             values have not settled. Steps are all fitted, whatever it says: without its first steps
             a policy cannot begin.
         log: transitions to fit to, of which the batch is a sample that gives the structure; the
-            batch, if not given. It needs a regressor that is fitted from sums over rows.
-        adder: that adds up sums over the log.
+            batch, if not given.
+        adder: that adds up sums over the log, or trains a regressor that is not fitted from sums.
 
     Raises:
-        ConfigError: if there is a log, and the regressor is not fitted from sums.
+        ConfigError: if there is a log, and the regressor cannot be fitted to it.
 
     Paper: Algorithm 2.
     """
@@ -369,7 +388,9 @@ def fit_q(  # noqa: PLR0913
         support,
         log,
     )
-    regress = None if log is None or adder is None else FromSums(fit, log, adder)
+    regress: Regression | None = None
+    if log is not None and adder is not None:
+        regress = adder.regression(fit) if isinstance(adder, Trainer) else FromSums(fit, log, adder)
     first = 0
     if regress is not None and fit.is_iterated and keeper is None:
         # Values settle on the sample first, so few passes over all rows are left to do.
@@ -535,13 +556,18 @@ class Fit:
             return self.schedule.most(max(self.gammas))
         return self.n_steps
 
-    def _scaled(self, batch: TransitionBatch, members: BoolArray) -> Rows:
-        """Rows of some transitions, in the units of the fit."""
+    @cached_property
+    def set_names(self) -> tuple[str, ...]:
+        """Names of the sets of rows that models are fitted to."""
+        return tuple(dict.fromkeys(self.plan(k)[2] for k in range(self.n_iterations)))
+
+    def _scaled(self, batch: TransitionBatch, members: BoolArray, *, is_wide: bool = True) -> Rows:
+        """Rows of some transitions, in the units of the fit; states are float64 if wide."""
         is_last: BoolArray | None = None
         if isinstance(self.schedule, Backward):
             is_last = np.asarray(batch.step) == self.n_steps - 1
         return Rows(
-            states=np.asarray(batch.state, np.float64)[:, self.columns],
+            states=self._shown(np.asarray(batch.state, np.float64) if is_wide else batch.state),
             actions=batch.action,
             rewards=batch.reward / self.units[0],
             costs=batch.cost / self.units[1],
@@ -553,13 +579,21 @@ class Fit:
             next_available=batch.next_available,
         )
 
-    def portion(self, batch: TransitionBatch, rows: Rows | None = None) -> Portion:
-        """Returns transitions as the fit reads them; rows are of a chunk, if not given."""
-        if rows is None:
-            rows = self._scaled(batch, _chunk_members(batch, self.ensemble))
-            rows = rows.merged(self.columns, is_part=True) if self.q.weighs_rows else rows
+    def portion(self, batch: TransitionBatch, rows: Rows) -> Portion:
+        """Returns transitions as the fit reads them."""
         traces = isinstance(self.schedule, Iterations) and self.schedule.traces
         return Portion(self, batch, rows, traces=traces)
+
+    def part(self, batches: Sequence[TransitionBatch]) -> Portion:
+        """Returns transitions of some chunks as the fit reads them.
+
+        Equal rows are one row if those of the batch are.
+        """
+        members = np.hstack([_chunk_members(batch, self.ensemble) for batch in batches])
+        batch = batches[0] if len(batches) == 1 else TransitionBatch.concatenate(batches)
+        merges = self.whole.is_merged
+        rows = self._scaled(batch, members, is_wide=merges)
+        return self.portion(batch, rows.merged(self.columns, is_part=True) if merges else rows)
 
     def plan(self, k: int) -> tuple[int, int | None, str]:
         """The step that iteration k fits, the one that its next values come from, and its rows."""
@@ -606,8 +640,11 @@ class Fit:
 
     def embedded(self, states: NDArray[Any]) -> Tensor:
         """States `[n, D]` as the regressor reads them, without a clock."""
-        seen = np.asarray(states, np.float64)[:, self.columns]
-        return self.q.embed(torch.from_numpy(np.ascontiguousarray(seen)).to(self.device))
+        return self.q.embed(on_device(self._shown(states), self.device))
+
+    def _shown(self, states: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of states `[n, D]` that the regressor sees, as they are."""
+        return states if len(self.columns) == states.shape[1] else states[:, self.columns]
 
     def known(
         self, states: NDArray[Any], embedded: Tensor, available: BoolArray | None = None
@@ -795,6 +832,8 @@ def _members(batch: TransitionBatch, ensemble: Ensemble, seed: int) -> BoolArray
 
 def _chunk_members(batch: TransitionBatch, ensemble: Ensemble) -> BoolArray:
     """Rows of a chunk of each model, `[E, N]`: its episodes in turn."""
+    if ensemble.n == 1:
+        return np.ones((1, len(batch)), np.bool_)
     episode = np.arange(len(batch)) if batch.episode is None else batch.episode
     number = np.unique(episode, return_inverse=True)[1] % ensemble.n
     members: BoolArray = number == np.arange(ensemble.n)[:, None]

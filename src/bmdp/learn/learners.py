@@ -28,12 +28,15 @@ from bmdp.learn.fit import (
     NextValues,
     Record,
     Schedule,
+    Trainer,
     fit_q,
 )
 from bmdp.learn.next_values import cost_tolerance, hull_values, priced_values
 from bmdp.learn.passes import Passes
 from bmdp.learn.rows import Log
+from bmdp.learn.stream import Stream
 from bmdp.models.kernel import KernelModel
+from bmdp.models.networks import EncoderNet, FrontierNet
 from bmdp.models.regressor import Regressor
 from bmdp.policies.hull import HullPolicy, HullRule
 from bmdp.policies.portfolio import Portfolio
@@ -417,7 +420,7 @@ def _fitted(  # noqa: PLR0913
         keeper=keeper,
         until=until,
         log=log,
-        adder=None if log is None else sums(log, values),
+        adder=None if log is None else _adder(config.model, sums)(log, values),
     )
     fit: Fit
     for iteration in iterations:
@@ -425,6 +428,11 @@ def _fitted(  # noqa: PLR0913
         if iteration.record is not None:
             on_record(iteration.record)
     return fit
+
+
+def _adder(model: Regressor, sums: Sums) -> Callable[[Log, NextValues], Adder | Trainer]:
+    """Makes what fits a model to a log: sums, or mini-batches for networks."""
+    return Stream if isinstance(model, EncoderNet | FrontierNet) else sums
 
 
 def _rule(fit: Fit, cap: float, costs_from_zero: bool) -> HullRule:

@@ -23,6 +23,7 @@ from bmdp.errors import DataError
 from bmdp.models.regressor import QModel, RowSet, cover
 
 _CHUNK = 16_384  # next states that are valued at a time
+_GPU_CHUNK = 131_072  # the same on a GPU, which is slow at small things
 _N_COLUMNS = 8  # after which rows are looked at whether many are equal
 
 
@@ -52,7 +53,7 @@ class Worth(Protocol):
 class Rows:
     """Transitions as models are fitted to them; equal ones are one row that weighs their number."""
 
-    states: FloatArray  # [N, D], as the model sees them
+    states: NDArray[Any]  # [N, D], as the model sees them
     actions: IntArray  # [N]
     rewards: FloatArray  # [N], scaled; means of equal rows
     costs: FloatArray  # [N]
@@ -267,7 +268,8 @@ def valued(
         asked: heads `[H]`, or labels `[m, L]` of the rows.
     """
     found, chosen, n_infeasible, forward, frontier = [], [], 0, 0.0, 0.0
-    for part in cover(len(states.embedded), _CHUNK):
+    size = _GPU_CHUNK if fit.device.type == "cuda" else _CHUNK
+    for part in cover(len(states.embedded), size):
         at = time.perf_counter()
         values = fit.q.read(states.embedded[part], source, slice(fit.n_choosing))
         wait(fit.device)
@@ -287,6 +289,12 @@ def valued(
         joined = joined[states.which]
         actions = None if actions is None else actions[states.which]
     return Values(joined, n_infeasible, actions), (forward, frontier)
+
+
+def on_device(states: NDArray[Any], device: torch.device) -> Tensor:
+    """States `[n, D]` on a device, float64; they go there as they are."""
+    held = states if states.flags.writeable else states.copy()
+    return torch.from_numpy(np.ascontiguousarray(held)).to(device).double()
 
 
 def wait(device: torch.device) -> None:

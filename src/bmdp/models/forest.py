@@ -19,6 +19,7 @@ fit adds targets to them.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,7 @@ from torch.nn.functional import embedding_bag
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import require_count
 from bmdp.errors import StoreError
+from bmdp.models.descent import descended, has_kernel
 from bmdp.models.regressor import (
     Averager,
     Part,
@@ -54,6 +56,7 @@ _TRIES = 4  # splits that are tried at a node, at least
 _MOST_BYTES = 2**29  # of the values of a member, about
 _ROWS_OF_LEAF = 4  # rows that a leaf has, about, for each that it has at least
 _LOOKED_UP = 2**22  # leaves that are looked up at a time, on a GPU
+_LEVELS = 6  # that are gone down before it is looked who is in a leaf, on a GPU
 _BLOCK = 256  # states that go down a tree at a time
 _N_JUDGING = 8  # trees by which the size of leaves is chosen
 _MOST_JUDGING = 3000  # rows of an action by which it is chosen, at most
@@ -111,6 +114,7 @@ class ForestQ(Averager):
     def __init__(self, settings: ForestModel, sizes: Sizes) -> None:
         """Makes trees of a single leaf."""
         super().__init__(settings, sizes)
+        self._depth: tuple[Tensor, int] | None = None
         for name, value in {"centre": 0.0, "scale": 1.0}.items():
             self.register_buffer(name, torch.full((sizes.n_numbers,), value, dtype=torch.float64))
         shape = (sizes.n_members, sizes.n_actions, settings.trees, 1)
@@ -187,16 +191,52 @@ class ForestQ(Averager):
 
     def embed(self, states: Tensor) -> Tensor:
         """Leaves of states in all trees, `[n, E, A, T]`, int32."""
-        rows = ((states - self.centre) / self.scale).float()
-        if rows.shape[1] == 0:
-            rows = rows.new_zeros((len(rows), 1))  # there is nothing to split by
-        nodes = [getattr(self, name).flatten(0, 2) for name in _NODES]
-        if rows.device.type == "cpu":
-            arrays = tuple(tensor.numpy() for tensor in nodes)
-            found = torch.from_numpy(found_leaves(rows.contiguous().numpy(), arrays))
+        rows = self._scaled(states)
+        if has_kernel(rows):
+            trees = torch.arange(self._n_trees, dtype=torch.int32, device=rows.device)
+            found = descended(rows, trees.new_zeros(len(rows)), trees, self._nodes(), self.depth)
         else:
-            found = _leaves_on_device(rows, *nodes)
+            found = _leaves(rows, self._nodes())
         return found.view(-1, *self.feature.shape[:3])
+
+    def embed_own(self, states: Tensor, actions: Tensor) -> Tensor:
+        """Leaves of the trees of the actions that were taken, `[n, E, T]`."""
+        n_members, n_actions, n_trees, _ = self.feature.shape
+        rows = self._scaled(states)
+        if has_kernel(rows):
+            trees = torch.arange(self._n_trees, dtype=torch.int32, device=rows.device)
+            first = trees.view(n_members, n_actions, n_trees)[:, 0].flatten()
+            shift = (actions * n_trees).int()
+            found = descended(rows, shift, first, self._nodes(), self.depth)
+            return found.view(-1, n_members, n_trees)
+        shape = (len(rows), n_members, n_trees)
+        found = torch.empty(shape, dtype=torch.int32, device=rows.device)
+        for action in range(n_actions):
+            own = torch.nonzero(actions == action)[:, 0]
+            leaves = _leaves(rows[own], self._nodes(slice(action, action + 1)))
+            found[own] = leaves.view(-1, n_members, n_trees)
+        return found
+
+    def _scaled(self, states: Tensor) -> Tensor:
+        """States as trees are shown them, float32."""
+        rows = ((states - self.centre) / self.scale).float()
+        return rows if rows.shape[1] else rows.new_zeros((len(rows), 1))  # nothing to split by
+
+    def _nodes(self, actions: slice = slice(None)) -> tuple[Tensor, ...]:
+        """Nodes of the trees of some actions; their first axes are one."""
+        return tuple(getattr(self, name)[:, actions].flatten(0, 2) for name in _NODES)
+
+    @property
+    def _n_trees(self) -> int:
+        return self.feature[..., 0].numel()
+
+    @property
+    def depth(self) -> int:
+        """Levels of the deepest tree, found once for the nodes that there are."""
+        known, child = self._depth, self.child
+        if known is None or known[0] is not child:
+            known = self._depth = child, _depth_of(child.flatten(0, 2).cpu().numpy())
+        return known[1]
 
     def own(self, embedded: Tensor, actions: Tensor) -> Tensor:
         """Leaves of the trees of the actions that were taken, `[n, E, T]`."""
@@ -411,7 +451,8 @@ def trees_of(
     n_jobs = torch.get_num_threads() if len(rows) > _ALONE else None  # which changes nothing
     forest = ExtraTreesRegressor(n_trees, random_state=seed, n_jobs=n_jobs, **how)
     targets = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
-    forest.fit(rows[:, varying], targets, sample_weight=weights)
+    with warnings.catch_warnings():  # whose filters threads of scikit-learn may leave behind
+        forest.fit(rows[:, varying], targets, sample_weight=weights)
     return [_Tree(tree.tree_, varying) for tree in forest.estimators_]
 
 
@@ -515,22 +556,58 @@ def _find_leaves(rows, feature, threshold, child, leaf_of, found):  # type: igno
                 found[first + i, tree] = leaf_of[tree, node[i]]
 
 
+def _leaves(rows: Tensor, nodes: tuple[Tensor, ...]) -> Tensor:
+    """Leaves `[n, M]` of rows in M trees, without a kernel of a GPU."""
+    if rows.device.type == "cpu":
+        arrays = tuple(tensor.numpy() for tensor in nodes)
+        return torch.from_numpy(found_leaves(rows.contiguous().numpy(), arrays))
+    return _leaves_on_device(rows, *nodes)
+
+
+@njit(cache=True)
+def _depth_of(child):  # type: ignore[no-untyped-def]
+    """Levels of the deepest of trees `[M, K, 2]`, in which children come after their parents."""
+    most = 0
+    level = np.zeros(child.shape[1], np.int64)
+    for tree in range(child.shape[0]):
+        level[:] = 0
+        for node in range(child.shape[1]):
+            for side in range(2):
+                after = child[tree, node, side]
+                if after != node:
+                    level[after] = level[node] + 1
+                    most = max(most, level[after])
+    return most + 1
+
+
 def _leaves_on_device(
     rows: Tensor, feature: Tensor, threshold: Tensor, child: Tensor, leaf_of: Tensor
 ) -> Tensor:
-    """Leaves `[n, M]` of rows in M trees, by torch."""
-    n_trees = len(feature)
-    tree = torch.arange(n_trees, device=rows.device)
+    """Leaves `[n, M]` of rows in M trees, by torch.
+
+    Nodes of all trees are numbered through. Those that are not in a leaf yet go on, some levels at
+    a time, so that the GPU is seldom waited for.
+    """
+    n_trees, size = feature.shape
+    roots = torch.arange(n_trees, device=rows.device, dtype=torch.int32) * size
+    feature, threshold, leaf_of = feature.flatten(), threshold.flatten(), leaf_of.flatten()
+    child = (child + roots[:, None, None]).flatten()
     found = torch.empty((len(rows), n_trees), dtype=torch.int32, device=rows.device)
     for part in cover(len(rows), max(1, _LOOKED_UP // n_trees)):
-        own = rows[part]
-        node = torch.zeros((len(own), n_trees), dtype=torch.int64, device=rows.device)
-        while True:
-            number = own.gather(1, feature[tree, node].long())
-            side = (number > threshold[tree, node]).long()
-            after = child[tree, node, side].long()
-            if torch.equal(after, node):
-                break
-            node = after
-        found[part] = leaf_of[tree, node]
+        own = rows[part].contiguous()
+        numbers, n = own.flatten(), len(own)
+        first = torch.arange(n, device=rows.device, dtype=torch.int32) * own.shape[1]
+        first = first[:, None].expand(-1, n_trees).flatten()  # number of each row
+        node = roots.expand(n, -1).flatten()
+        ends, going = node, None  # where all are, and which of them go on
+        while len(node):
+            for _ in range(_LEVELS):
+                number = numbers.index_select(0, first + feature.index_select(0, node))
+                side = number > threshold.index_select(0, node)
+                node = child.index_select(0, 2 * node + side)
+            ends = node if going is None else ends.index_copy_(0, going, node)
+            more = torch.nonzero(child.index_select(0, 2 * node) != node)[:, 0]
+            going = more if going is None else going[more]
+            first, node = first[more], node[more]
+        found[part] = leaf_of.index_select(0, ends).view(n, n_trees)
     return found

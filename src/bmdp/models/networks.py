@@ -7,7 +7,7 @@ have inputs and outputs; network e sees its own rows only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, cast
@@ -32,7 +32,9 @@ from bmdp.models.regressor import (
 from bmdp.storage import storable
 
 _NUMBERS = 2**22  # numbers of a layer that are computed at a time
+_GPU_NUMBERS = 2**28  # the same on a GPU
 _PART = 512  # rows over which a gradient is summed at a time
+MIXED = False
 _LOOKS = 50  # steps between two looks at the loss, on a GPU
 
 
@@ -261,7 +263,8 @@ class NetworkQ(QModel):
     def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
         """Values of some members at embedded states: `[E, n, 2, A, H]`."""
         stack, n_members = cast(QStack, self.stacks[step]), self.sizes.n_members
-        size = max(1, _NUMBERS // (len(self.budgets) * 256))
+        numbers = _GPU_NUMBERS if embedded.is_cuda else _NUMBERS
+        size = max(1, numbers // (len(self.budgets) * 256))
         parts = [
             stack.grid(embedded[part].expand(n_members, -1, -1), self.budgets)
             for part in cover(max(1, len(embedded)), size)
@@ -270,16 +273,36 @@ class NetworkQ(QModel):
 
     def fit(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor, name: str) -> Loss:
         """Fits by gradient descent."""
+        stack, optimiser = self._begun(step, name)
+        samples = self._samples(rows, labels, targets)
+        generator = self._generator(f"{name}/regression")
+        return descend(stack, samples, self.settings.regression, optimiser, generator)
+
+    def fit_stream(self, step: int, batches: Iterable[Samples], name: str) -> int:
+        """Fits by a step of gradient descent on each of some batches, and tells how many.
+
+        Args:
+            step: number of the step.
+            batches: of the network, which may be computed one by one; as many as there are steps
+                of the regression, or fewer.
+            name: of the iteration, for random numbers.
+        """
+        stack, optimiser = self._begun(step, name)
+        return descend_stream(stack, batches, self.settings.regression, optimiser)
+
+    def _begun(self, step: int, name: str) -> tuple[QStack, torch.optim.Optimizer]:
+        """The networks of a step, and their optimiser, as a regression begins with them."""
         how = self.settings.regression
         if how.start == "restart":
             self._renew(step, name, keep_moments=how.keep_moments)
         else:
             self._go_on(step, keep_moments=how.keep_moments)
-        samples = self._samples(rows, labels, targets)
-        generator = self._generator(f"{name}/regression")
         assert self._optimiser is not None
-        stack = cast(QStack, self.stacks[step])
-        return descend(stack, samples, how, self._optimiser, generator)
+        return cast(QStack, self.stacks[step]), self._optimiser
+
+    def random(self, name: str) -> np.random.Generator:
+        """Random numbers for a purpose, by the seed of the problem."""
+        return self._problem.generator(name)
 
     def error(self, step: int, rows: RowSet, labels: Tensor, targets: Tensor) -> float:
         """Mean loss of the networks as they are."""
@@ -607,6 +630,71 @@ def descend(
     return Loss(float(last.mean()), float(first.mean()), n_taken)
 
 
+def descend_stream(
+    stack: QStack,
+    batches: Iterable[Samples],
+    settings: Regression,
+    optimiser: torch.optim.Optimizer,
+) -> int:
+    """Takes a step on each batch, and tells how many; the rate falls to 0 over the second half.
+
+    On a GPU, a step is recorded once as a graph, and replayed on other batches of that size.
+    """
+    held: Samples | None = None
+    step = take = _nothing
+    n_taken = 0
+    for samples in batches:
+        share = min(1.0, 2 * (1 - n_taken / settings.steps))
+        _set_rate(optimiser, share * settings.learning_rate)
+        if held is None:
+            held = Samples(*(tensor.clone() for tensor in samples))
+            step = _stepping(stack, held, settings, optimiser)
+            take = _recorded(step) if samples.states.is_cuda and settings.steps >= 20 else step
+        if samples.actions.shape == held.actions.shape:
+            for old, new in zip(held, samples, strict=True):
+                old.copy_(new)
+            loss = take()
+        else:
+            loss = _stepping(stack, samples, settings, optimiser)()
+        n_taken += 1
+        if settings.stop_loss is not None and n_taken % _LOOKS == 0 and _is_low(loss, settings):
+            break
+    _set_rate(optimiser, settings.learning_rate)
+    return n_taken
+
+
+def _nothing() -> Tensor:
+    """A step that is never taken."""
+    raise NotImplementedError
+
+
+def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def _stepping(
+    stack: QStack, samples: Samples, settings: Regression, optimiser: torch.optim.Optimizer
+) -> Callable[[], Tensor]:
+    """Returns what takes a step on samples, and tells the losses before it."""
+    shares = _shares(samples)
+
+    def step() -> Tensor:
+        optimiser.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16, enabled=MIXED, cache_enabled=False):
+            loss = _losses(stack, samples, shares)
+        loss.sum().backward()  # type: ignore[no-untyped-call]
+        if settings.clip is not None:
+            torch.nn.utils.clip_grad_value_(stack.parameters(), settings.clip)
+        optimiser.step()
+        return loss.detach()
+
+    return step
+
+
 Walk = Callable[[int], Tensor]
 """Takes steps until the loss is low, and returns the losses before each of them, `[steps, E]`."""
 
@@ -710,7 +798,7 @@ def _recorded(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
             torch.cuda.current_stream().wait_stream(side)
             return loss
         if n_taken == 4:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may read
                 losses_of.append(step())
         graph.replay()
         return losses_of[0]

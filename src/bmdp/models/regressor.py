@@ -184,6 +184,14 @@ class QModel(nn.Module):
         """Computes what `read` needs of states `[n, D]`, whatever the step."""
         return states
 
+    def packed(self, embedded: Tensor) -> Tensor:
+        """Returns embedded states in few bytes, to be kept."""
+        return embedded
+
+    def unpacked(self, kept: Tensor) -> Tensor:
+        """Returns embedded states that were `packed`."""
+        return kept
+
     @abstractmethod
     def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
         """Values of some members at embedded states: `[E, n, 2, A, H]`, float32, scaled."""
@@ -325,7 +333,7 @@ class Averager(QModel):
     def _kept(self, states: Tensor) -> Tensor:
         """Keeps states `[N, D]` of the problem as sums need them, some at a time."""
         parts = cover(max(1, len(states)), CHUNK)
-        return torch.cat([self.own(self.embed(states[p]), self._actions[p]) for p in parts])
+        return torch.cat([self.embed_own(states[p], self._actions[p]) for p in parts])
 
     @abstractmethod
     def build(self, problem: Problem) -> None:
@@ -335,13 +343,9 @@ class Averager(QModel):
         """Returns as much of embedded rows `[n, ...]` with actions `[n]` as sums need."""
         return embedded
 
-    def packed(self, embedded: Tensor) -> Tensor:
-        """Returns embedded states in few bytes, to be kept."""
-        return embedded
-
-    def unpacked(self, kept: Tensor) -> Tensor:
-        """Returns embedded states that were `packed`."""
-        return kept
+    def embed_own(self, states: Tensor, actions: Tensor) -> Tensor:
+        """Returns what `own` keeps of states `[n, D]` with actions `[n]`."""
+        return self.own(self.embed(states), actions)
 
     def packed_own(self, rows: Tensor, actions: Tensor) -> Tensor:
         """Returns rows of some actions, as `own` keeps them, in few bytes."""
