@@ -17,6 +17,7 @@ import copy
 import os
 import pickle
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from typing import Any, Self
@@ -52,7 +53,7 @@ class Crew:
     to jobs, so episodes can be played by the cluster while a crew waits.
 
     Args:
-        workers: number of processes, spread over the machines.
+        workers: number of processes, spread over the machines by their cores.
         threads: of each of them.
 
     Raises:
@@ -72,10 +73,13 @@ class Crew:
         self._make = ray.remote(
             num_cpus=0,
             max_restarts=0,
-            scheduling_strategy="SPREAD",
             runtime_env=environment(threads),
         )(_Worker)
-        self._actors = [self._started() for _ in range(workers)]
+        self._actors: list[Any] = []
+        self._places: list[str] = []  # machines of the workers
+        for _ in range(workers):
+            self._places.append(_roomiest(self._places))
+            self._actors.append(self._started(self._places[-1]))
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -98,13 +102,21 @@ class Crew:
         return self._actors[number]
 
     def replace(self, number: int, lost: Any) -> None:
-        """Starts another process for a worker, unless that was done for the lost one."""
+        """Starts another process for a worker, unless that was done for the lost one.
+
+        It is on another machine, if there is one.
+        """
         if self._actors[number] is lost:
             _end(lost)
-            self._actors[number] = self._started()
+            place = self._places.pop(number)
+            self._places.insert(number, _roomiest(self._places, place))
+            self._actors[number] = self._started(self._places[number])
 
-    def _started(self) -> Any:
-        return self._make.remote(os.getcwd())
+    def _started(self, place: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        where = NodeAffinitySchedulingStrategy(place, soft=True)  # or elsewhere, if that is lost
+        return self._make.options(scheduling_strategy=where).remote(os.getcwd())
 
 
 class RaySums:
@@ -265,6 +277,17 @@ class _Worker:
     def forget(self, key: str) -> None:
         """Forgets a fit."""
         self._fits.pop(key, None)
+
+
+def _roomiest(taken: Iterable[str], avoided: str = "") -> str:
+    """The machine of a cluster that has the most cores for each worker, with one more."""
+    import ray
+
+    alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    cores: dict[str, float] = {n["NodeID"]: n["Resources"].get("CPU", 0.0) for n in alive}
+    counts = Counter(taken)
+    others = [place for place in cores if place != avoided] or list(cores)
+    return max(others, key=lambda place: cores[place] / (1 + counts[place]))
 
 
 def _is_joined() -> bool:

@@ -148,19 +148,38 @@ def test_a_worker_that_is_killed_on_the_way_changes_nothing(crew, log, tmp_path)
     assert crew.actor(1) is not killed[0]
 
 
+def machine_of(actor):
+    return ray.get(actor.__ray_call__.remote(lambda self: ray.get_runtime_context().get_node_id()))
+
+
 @pytest.mark.slow
 def test_a_machine_that_is_lost_on_the_way_changes_nothing(machines, log, tmp_path):
-    lost = machines.add_node(num_cpus=1)
-    with Crew(3) as crew:
+    lost = machines.add_node(num_cpus=2)
+    with Crew(4) as crew:
 
         def lose(number):
             if number == 3:
                 machines.remove_node(lost, allow_graceful=False)
 
         learner, before = LEARNERS["forest, backwards"], list(crew._actors)
+        there = [machine_of(actor) == lost.node_id for actor in before]
         found = saved(tmp_path, learner, log, by(crew, lose))
         assert found == saved(tmp_path, learner, log, Passes)
-        assert sum(a is not b for a, b in zip(before, crew._actors, strict=True)) == 1
+        assert any(there)
+        assert [crew.actor(i) is not before[i] for i in range(4)] == there
+
+
+def test_workers_are_spread_over_machines_by_their_cores(monkeypatch):
+    cores = {"a": {"CPU": 4.0}, "b": {"CPU": 2.0}, "head": {}, "gone": {"CPU": 9.0}}
+    nodes = [{"NodeID": n, "Resources": r, "Alive": n != "gone"} for n, r in cores.items()]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    places = []
+    for _ in range(6):
+        places.append(cluster_sums._roomiest(places))
+    assert places == ["a", "a", "b", "a", "a", "b"]
+    assert cluster_sums._roomiest([], "a") == "b"
+    nodes[1:] = []
+    assert cluster_sums._roomiest([], "a") == "a"
 
 
 def test_more_workers_than_chunks_keep_little_in_memory(crew, tmp_path):
