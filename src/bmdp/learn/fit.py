@@ -566,8 +566,11 @@ class Fit:
         is_last: BoolArray | None = None
         if isinstance(self.schedule, Backward):
             is_last = np.asarray(batch.step) == self.n_steps - 1
+        states: NDArray[Any] = self._shown(batch.state)
+        if is_wide:  # a copy of its own, as columns lie one after the other
+            states = np.asarray(batch.state, np.float64)[:, self.columns]
         return Rows(
-            states=self._shown(np.asarray(batch.state, np.float64) if is_wide else batch.state),
+            states=states,
             actions=batch.action,
             rewards=batch.reward / self.units[0],
             costs=batch.cost / self.units[1],
