@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, rows_at
 from bmdp.data import TransitionBatch
-from bmdp.learn.fit import Iterations, Record
+from bmdp.learn.fit import Backward, Iterations, Record
 from bmdp.learn.learners import BFTQ, BFTQConfig, LagrangianConfig, LagrangianFTQ, Sums
-from bmdp.learn.natures import Nature, first_prices, refined_prices, some_episodes
+from bmdp.learn.natures import MOST_STEPS, Nature, first_prices, refined_prices, some_episodes
 from bmdp.learn.rows import Log
 from bmdp.models.forest import ForestModel
 from bmdp.models.kernel import KernelModel
@@ -111,7 +111,9 @@ def recipes(
     forest, kernel = Recipe("forest", ForestModel()), Recipe("kernel", KernelModel())
     if nature.n_states is not None:
         table = Recipe("table", TableModel())
-        return (table,) if n_numbers == 1 else (table, forest, kernel)
+        # A table of many steps is small, and so many forests are not.
+        is_long = isinstance(nature.schedule, Backward) and (nature.n_steps or 0) > MOST_STEPS
+        return (table,) if n_numbers == 1 or is_long else (table, forest, kernel)
     network = (Recipe("network", NETWORK),) if on_gpu and n_numbers >= _MANY_NUMBERS else ()
     if practises and isinstance(nature.schedule, Iterations):
         return (forest, *network)

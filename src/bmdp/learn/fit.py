@@ -371,7 +371,8 @@ def fit_q(  # noqa: PLR0913
         adder: that adds up sums over the log, or trains a regressor that is not fitted from sums.
 
     Raises:
-        ConfigError: if there is a log, and the regressor cannot be fitted to it.
+        ConfigError: if there is a log, and the regressor cannot be fitted to it, or iterations over
+            it are to be kept.
 
     Paper: Algorithm 2.
     """
@@ -392,7 +393,9 @@ def fit_q(  # noqa: PLR0913
     if log is not None and adder is not None:
         regress = adder.regression(fit) if isinstance(adder, Trainer) else FromSums(fit, log, adder)
     first = 0
-    if regress is not None and fit.is_iterated and keeper is None:
+    if regress is not None and fit.is_iterated:
+        if keeper is not None:
+            raise ConfigError("iterations over a log in chunks cannot be kept: leave out keeper.")
         # Values settle on the sample first, so few passes over all rows are left to do.
         *_, _ = iterated(fit, next_values, until=until)
         first = 1
@@ -770,7 +773,9 @@ class FromSums:
         q, fit = averager_of(self._fit), self._fit
         step, _, name = fit.plan(iteration)
         rows, values = fit.whole.rows(name).rows, targets.transpose(1, 2)
-        q.choose(step, rows, values)
+        if not fit.is_iterated or iteration == 0:
+            # Later targets are values of these models, whose lengths must stay as they are.
+            q.choose(step, rows, values)
         bound = _ROOM * (1.0 + float(values.abs().max()))
         of_rows, of_targets = q.scales(bound, self._weight)
         members = range(q.sizes.n_members)
@@ -797,10 +802,14 @@ def told_by_step(states: NDArray[Any], steps: IntArray | None) -> BoolArray:
     >>> told_by_step(np.array([[0.0, 1.0], [0.0, 2.0], [0.5, 1.0]]), np.array([0, 0, 1])).tolist()
     [True, False]
     """
-    told = np.ones(states.shape[1], np.bool_)
     assert steps is not None
-    for step in np.unique(steps):
-        told &= np.ptp(states[steps == step], axis=0) == 0
+    order = np.argsort(steps, kind="stable")
+    begins = np.flatnonzero(np.diff(steps[order], prepend=steps[order[0]] - 1))
+    told = np.empty(states.shape[1], np.bool_)
+    for k, column in enumerate(states.T):
+        sorted_by_step = column[order]
+        least, most = (f.reduceat(sorted_by_step, begins) for f in (np.minimum, np.maximum))
+        told[k] = (least == most).all()
     return told & ~told.all()
 
 

@@ -19,7 +19,7 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.data.checks import MASKS
 from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
-from bmdp.learn.fit import Backward, Iterations, Schedule
+from bmdp.learn.fit import Backward, Iterations, Schedule, told_by_step
 from bmdp.learn.rows import equal_rows
 from bmdp.models.regressor import with_clock
 from bmdp.randomness import named_generator
@@ -265,8 +265,12 @@ def nature_of(batch: TransitionBatch, gamma: float, n_steps: int | None = None) 
     is_cut = is_end and batch.terminal[is_last].mean() < _ENDS
     if not is_end or (is_cut and gamma**n_steps <= _MATTERS):
         return Nature(n_states, None, 0, endless)
-    if n_steps <= MOST_STEPS or (n_states or np.inf) * n_steps <= _MOST_CELLS:
+    if n_steps <= MOST_STEPS:
         return Nature(n_states, n_steps, 0, Backward())
+    told = told_by_step(batch.state, batch.step)  # a clock, which is no part of a cell
+    n_cells = _few_states(batch.state[:, ~told]) if told.any() else n_states
+    if n_cells is not None and n_cells * n_steps <= _MOST_CELLS:
+        return Nature(n_cells, n_steps, 0, Backward())
     return Nature(n_states, n_steps, n_steps, Iterations(n_steps + 1, traces=traces))
 
 
