@@ -7,7 +7,8 @@ have inputs and outputs; network e sees its own rows only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, cast
@@ -34,8 +35,21 @@ from bmdp.storage import storable
 _NUMBERS = 2**22  # numbers of a layer that are computed at a time
 _GPU_NUMBERS = 2**28  # the same on a GPU
 _PART = 512  # rows over which a gradient is summed at a time
-MIXED = False
 _LOOKS = 50  # steps between two looks at the loss, on a GPU
+
+
+_is_mixed = False  # whether products are in bfloat16
+
+
+@contextmanager
+def mixed(*, enabled: bool = True) -> Iterator[None]:
+    """Trains networks from a stream by products in bfloat16, on a GPU; all else stays as it is."""
+    global _is_mixed
+    before, _is_mixed = _is_mixed, enabled
+    try:
+        yield
+    finally:
+        _is_mixed = before
 
 
 @storable
@@ -680,11 +694,11 @@ def _stepping(
     stack: QStack, samples: Samples, settings: Regression, optimiser: torch.optim.Optimizer
 ) -> Callable[[], Tensor]:
     """Returns what takes a step on samples, and tells the losses before it."""
-    shares = _shares(samples)
+    shares, is_mixed = _shares(samples), _is_mixed and samples.states.is_cuda
 
     def step() -> Tensor:
         optimiser.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16, enabled=MIXED, cache_enabled=False):
+        with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed, cache_enabled=False):
             loss = _losses(stack, samples, shares)
         loss.sum().backward()  # type: ignore[no-untyped-call]
         if settings.clip is not None:
