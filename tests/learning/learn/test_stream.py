@@ -13,7 +13,7 @@ from bmdp.learn.fit import Backward, Ensemble, Fit, Heads, Iterations, fit_q
 from bmdp.learn.next_values import priced_values
 from bmdp.learn.stream import Stream, _Frozen, _Order
 from bmdp.models import EncoderNet, FrontierNet
-from bmdp.models.networks import Regression
+from bmdp.models.networks import Regression, mixed
 
 PRICES = np.array([4.0, 0.0])
 HEADS = Heads(np.arange(2.0), False)
@@ -203,3 +203,10 @@ def test_networks_that_take_budgets_in_are_refused():
     config = BFTQConfig(gamma=1.0, model=EncoderNet(), schedule=Backward(), ensemble=1)
     with pytest.raises(ConfigError, match="a network of all heads; got EncoderNet"):
         BFTQ(config).fit(log.chunk(0), seed=0, log=log)
+
+
+@each_device
+def test_products_of_less_precision_teach_the_same(device):
+    log = Parts(batch_of(5000))
+    with mixed():
+        assert mistake(fitted(log.chunk(0), net(), log, device=device)) < 0.12
