@@ -86,7 +86,7 @@ _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely 
 _SEEN = 1.0  # episodes that make an action known to an evaluation
 _STRANGE = 0.05  # share of episodes that do what a log does not know, from which on that is noted
 _FAR = 0.05  # share of the largest cost by which a forecast contradicts the dial
-_FOR_ALL = 0.3  # share of the time that learning from all rows of a large log may take
+_FOR_ALL = 0.1  # share of the time that learning from all rows of a large log may take
 _N_FINALISTS = 2  # candidates that are learned from all rows
 _CONTEST, _FEW_HELD = 30_000, 15_000  # rows of a large log that candidates compete on
 _HELD_ROWS = 50_000  # rows of a large log that set the dial
@@ -167,7 +167,8 @@ def fit_stored(log: StoredLog, terms: Terms, shelf: Shelf, on_progress: OnProgre
     small, few = some_episodes(sample, some, rng), some_episodes(held_out, _FEW_HELD, rng)
     lesson = Lesson(small, *how)
     first = _LogEvidence(work, lesson, TransitionBatch.concatenate([small, few]), few)
-    tried = _sorted(work.tried(lesson, first.judged))
+    tried = _sorted(work.tried(lesson, first.judged, is_sample=True))
+    del first  # and the trees of its judge
     lesson = Lesson(sample, *how)
     last = _LogEvidence(work, lesson, held_out, held_out)
     found = work.from_all(tried, lesson, seen, last.judged)
@@ -410,9 +411,21 @@ class _Work:
         return Curve(**self.shelf.numbers(name, lambda: vars(make())))
 
     def tried(
-        self, lesson: Lesson, judged: Callable[[Dial], Curve], practice: Practice | None = None
+        self,
+        lesson: Lesson,
+        judged: Callable[[Dial], Curve],
+        practice: Practice | None = None,
+        *,
+        is_sample: bool = False,
     ) -> list[_Tried]:
-        """Learns candidates, and returns them with their evidence, those to prefer first."""
+        """Learns candidates, and returns them with their evidence, those to prefer first.
+
+        Args:
+            lesson: that they are learned from.
+            judged: evidence of a dial.
+            practice: of the best one, if there is a simulator.
+            is_sample: whether the best are learned anew, each by itself, so that no mean is tried.
+        """
         self.tell(0.4, "placing prices")
         seconds = _FOR_PRICES * 60 * self.terms.minutes
         lesson = replace(lesson, batch=_within(lesson.batch, lesson))
@@ -445,7 +458,7 @@ class _Work:
             assert failure is not None
             raise failure
         two = sorted(found, key=lambda one: -one.value)[:2]
-        if len(two) > 1 and not two[0].curve.is_like(two[1].curve):
+        if len(two) > 1 and not is_sample and not two[0].curve.is_like(two[1].curve):
             self.tell(0.72, "trying the mean of two")
             mean = averaged(two[0].dial, two[1].dial)
             found = _valued([_Tried(mean, judged(mean), np.nan), *found])
@@ -510,7 +523,10 @@ class _Work:
             recipe = replace(one.dial.recipe, name=f"{one.dial.recipe.name}, all rows")
             about = ratio * one.dial.seconds
             if found and about > allowed:
-                self.note(f"{recipe.name}: left out, as it would take about {about:.0f} s")
+                self.note(
+                    f"{recipe.name}: left out, as it would take about {about:.0f} s; with "
+                    f"minutes={about / _FOR_ALL / 60:.0f} it is tried"
+                )
                 continue
             self.tell(0.75 + 0.02 * number, f"learning: {recipe.name}")
             inner = one.dial.members
@@ -523,7 +539,7 @@ class _Work:
         two = [one for one in found if one.dial.recipe.dial == "prices"]
         if len(two) > 1 and not two[0].curve.is_like(two[1].curve):
             mean = averaged(two[0].dial, two[1].dial)
-            found = [_Tried(mean, judged(mean), np.nan), *found]
+            found = [*found, _Tried(mean, judged(mean), np.nan)]  # of ties, the quicker is taken
         return found
 
     def _practise(
