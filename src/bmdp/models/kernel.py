@@ -45,7 +45,7 @@ from bmdp.models.regressor import (
     whole,
 )
 
-_BUMPS = 2**22  # bumps that are held at a time
+_BUMPS, _GPU_BUMPS = 2**20, 2**22  # bumps that are held at a time; on a CPU, in its cache
 _FEW = 64  # states at which all members are computed at once
 _N_JUDGED = 8192  # rows by which the length and the ridge are chosen, at most
 _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are not normal
@@ -304,7 +304,8 @@ class KernelQ(Averager):
         means = self.means[members, step, actions].transpose(1, 2).to(weights.dtype)
         flat = weights.reshape(n_sums, n_centres, 2 * n_heads)
         values = weights.new_empty((n_members, len(embedded), 2, n_actions, n_heads))
-        for part in cover(len(embedded), max(1, _BUMPS // (n_sums * (n_centres + 2 * n_heads)))):
+        most = _GPU_BUMPS if embedded.is_cuda else _BUMPS
+        for part in cover(len(embedded), max(1, most // (n_sums * (n_centres + 2 * n_heads)))):
             near = bumps(embedded[part], centres, lengths, flat.dtype)
             sums = torch.bmm(near.view(-1, n_sums, n_centres).transpose(0, 1), flat)
             each = sums.view(n_members, n_actions, -1, 2, n_heads)
