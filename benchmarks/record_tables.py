@@ -394,6 +394,144 @@ def comparison_seconds(record: Record) -> Table:
     return Table("seconds", "Seconds of learning, means over seeds:", columns)
 
 
+def growth_series(record: Record) -> Table:
+    """Returns sizes, seconds and peak memory of each series, and by which power seconds grow."""
+    series = [one for one in record["series"] if one["exponent"] is not None]
+
+    def told(key: str, form: str) -> list[Cell]:
+        return ["; ".join(format(number, form) for number in one[key]) for one in series]
+
+    return Table(
+        "growth",
+        "",
+        [
+            Column("series", [one["name"] for one in series]),
+            Column("sizes", told("sizes", ",d")),
+            Column("seconds", told("seconds", ".3g")),
+            Column("peak MB", told("megabytes", ",.0f")),
+            Column("exponent", [one["exponent"] for one in series], ".2f"),
+        ],
+    )
+
+
+def growth_parts(record: Record) -> Table:
+    """Returns shares of time of the parts of a fit, as rows grow."""
+    (rows,) = (one["cases"] for one in record["series"] if one["name"] == "rows")
+    cases = [case for case in rows if "parts" in case]
+
+    def share(name: str) -> Column:
+        return Column(name, [case["parts"][name] / case["seconds"] for case in cases], ".2f")
+
+    return Table(
+        "parts",
+        "",
+        [
+            _column("rows", cases, "rows", ",d"),
+            _column("seconds", cases, "seconds", ".3g"),
+            *map(share, ("trees", "reading", "values", "choosing", "adding")),
+            _column("memory, GB/s", cases, "gigabytes_per_second", ".1f"),
+            _column("limit of reading, share", cases, "limit_share", ".3f"),
+            _column("the same, inner loop", cases, "inner_loop_share", ".3f"),
+        ],
+    )
+
+
+def door_fits(record: Record) -> Table:
+    """Returns the default fits of large logs."""
+    fits = record["front_door"]
+    return Table(
+        "front door",
+        "",
+        [
+            _column("rows", fits, "rows", ",d"),
+            _column("Parquet, MB", fits, "parquet_megabytes", ",.0f"),
+            _column("seconds", fits, "seconds", ",.0f"),
+            _column("peak MB", fits, "megabytes", ",.0f"),
+            Column("taken", [fit["taken"] for fit in fits]),
+            _column("score", fits, "score", ".3f"),
+            _column("overshoot, mean", fits, "overshoot", ".3f"),
+        ],
+    )
+
+
+def horizons_fits(record: Record) -> Table:
+    """Returns the default fits of long episodes."""
+    fits = [fit for fit in record["cases"] if not fit.get("failed")]
+
+    def given(name: str, key: str, form: str) -> Column:
+        return Column(name, [fit.get(key) for fit in fits], form)
+
+    return Table(
+        "horizons",
+        "",
+        [
+            Column("task", [fit["task"] for fit in fits]),
+            Column("steps", [str(fit["steps"]) for fit in fits]),
+            given("rows of the log", "rows", ",d"),
+            given("seconds", "seconds", ",.0f"),
+            given("peak MB", "megabytes", ",.0f"),
+            given("policy, MB", "files_megabytes", ".2f"),
+            given("us a decision, first step", "microseconds_first", ".1f"),
+            given("last step", "microseconds_last", ".1f"),
+            Column("taken", [fit["taken"] for fit in fits]),
+            given("score", "score", ".3f"),
+            given("overshoot, share of the range", "overshoot", ".3f"),
+        ],
+    )
+
+
+def gpu_speed(record: Record) -> Table:
+    """Returns seconds of a forest on a GPU and on two threads of the same machine."""
+    pairs = _groups(record["speed"], "rows").items()
+    found = [
+        {"rows": rows, **{one["device"]: one["seconds"] for one in both}} for (rows,), both in pairs
+    ]
+    return Table(
+        "gpu",
+        "",
+        [
+            _column("rows", found, "rows", ",d"),
+            _column("H200, s", found, "cuda", ".2f"),
+            _column("2 threads, s", found, "cpu", ".1f"),
+            Column("ratio", [one["cpu"] / one["cuda"] for one in found], ".1f"),
+        ],
+    )
+
+
+def gpu_worth(record: Record) -> Table:
+    """Returns scores of networks and forests of states of many numbers."""
+    rows = record["worth"]
+    return Table(
+        "worth",
+        "",
+        [
+            Column("model", [r["model"] + (", bfloat16" if r["mixed"] else "") for r in rows]),
+            _column("seed", rows, "seed", "d"),
+            _column("seconds", rows, "seconds", ".1f"),
+            _column("score", rows, "score", ".3f"),
+            _column("overshoot, mean", rows, "overshoot", ".3f"),
+            _column("at the worst budget", rows, "overshoot_most", ".3f"),
+        ],
+    )
+
+
+def rivals_fits(record: Record) -> Table:
+    """Returns other libraries on the same log, for one price."""
+    rows = record["rivals"]
+    return Table(
+        "rivals",
+        "",
+        [
+            Column("rival, one price", [row["rival"] for row in rows]),
+            _column("rows", rows, "rows", ",d"),
+            _column("threads", rows, "threads", "d"),
+            _column("seconds", rows, "seconds", ",.0f"),
+            _column("peak MB", rows, "megabytes", ",.0f"),
+            _column("share of the optimum at its price", rows, "share", ".3f"),
+        ],
+    )
+
+
 TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "frontier": {
         "ratios": frontier_ratios,
@@ -414,5 +552,10 @@ TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "together": {"step": together_step},
     "offline": {"seconds": offline_seconds},
     "comparison": {"seconds": comparison_seconds},
+    "growth": {"series": growth_series, "parts": growth_parts},
+    "door": {"fits": door_fits},
+    "horizons": {"fits": horizons_fits},
+    "gpu": {"speed": gpu_speed, "worth": gpu_worth},
+    "rivals": {"fits": rivals_fits},
 }
 """Tables of each benchmark, by what is written above them."""

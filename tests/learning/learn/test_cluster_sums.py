@@ -21,6 +21,7 @@ from bmdp import (
     calibrate,
     cluster,
     evaluate,
+    fit,
 )
 from bmdp.data import StoredLog
 from bmdp.envs import ScriptedPolicy
@@ -32,6 +33,7 @@ from bmdp.learn import (
     LagrangianConfig,
     LagrangianFTQ,
     cluster_sums,
+    contest,
     explore,
 )
 from bmdp.learn.cluster_sums import Crew, RaySums
@@ -310,3 +312,16 @@ def test_a_worker_that_is_lost_again_and_again_is_given_up(crew, log, tmp_path, 
     with pytest.raises(BmdpError, match=r"^worker 1 of .* lost 1 times .* ActorDied") as found:
         saved(tmp_path, LEARNERS["forest, backwards"], log, sums)
     assert "\n" not in str(found.value)
+
+
+def test_the_front_door_learns_the_same_from_a_large_log(machines, tmp_path, monkeypatch):
+    monkeypatch.setattr("bmdp.learn.auto.LARGE", 2_000)
+    monkeypatch.setattr("bmdp.data.store.CHUNK_ROWS", 400)
+    for name, size in {"_CONTEST": 800, "_FEW_HELD": 400, "_HELD_ROWS": 800}.items():
+        monkeypatch.setattr(contest, name, size)
+    recipes = contest.recipes
+    monkeypatch.setattr(contest, "recipes", lambda *args, **how: recipes(*args, **how)[:1])
+    for engine in ("local", "ray"):
+        how = {"gamma": 1.0, "sample": 1_000, "device": "cpu", "engine": engine, "workers": 2}
+        fit(small_logs.plane(800), **how, out=tmp_path / engine)
+    assert content(tmp_path / "ray/policy") == content(tmp_path / "local/policy")
