@@ -1,6 +1,6 @@
 """Long episodes and endless ones: time, memory, files and worth of the default fit.
 
-    python benchmarks/long_horizons.py --out benchmarks/results/scale/long-horizons.json
+    python benchmarks/long_horizons.py --out benchmarks/results/horizons.json
 
 *Stock*: a store is kept for 30 to 1,000 days, or for ever. An order of 0 to 16 pieces arrives in
 the morning, then customers come. A state is the stock and, if there is an end, the day. A piece

@@ -1,8 +1,8 @@
 """Growth of time and memory: rows, numbers of a state, actions, heads, steps, threads, workers.
 
-    python benchmarks/scale.py --out benchmarks/results/scale/growth.json
-    python benchmarks/scale.py --only front-door --out benchmarks/results/scale/front-door.json
-    python benchmarks/growth.py benchmarks/results/scale/growth.json docs/images/growth.png
+    python benchmarks/scale.py --out benchmarks/results/growth.json
+    python benchmarks/scale.py --only front-door --out benchmarks/results/door.json
+    python benchmarks/growth.py benchmarks/results/growth.json docs/images/growth.png
 
 A *case* is a log of the orchard (`orchard.py`) on disk, and a forest of all prices that is learned
 from all of its rows: structure from a sample of 100,000 rows at most, means from all. Each case is
@@ -163,8 +163,8 @@ class Parts:
                 setattr(owner, name, own)
 
 
-def measured(case: Case, folder: Path) -> dict[str, Any]:
-    """Seconds and megabytes of learning in this process."""
+def measured(case: Case, folder: Path, *, is_warm: bool = True) -> dict[str, Any]:
+    """Seconds and megabytes of learning in this process; of a first try, no more."""
     log = StoredLog.write(folder / "log", case.pieces())
     sample = log.first(SAMPLE)
     nature = nature_of(sample, 1.0, log.n_steps)
@@ -189,7 +189,7 @@ def measured(case: Case, folder: Path) -> dict[str, Any]:
         "schedule": type(nature.schedule).__name__,
         "has_settled": dial.has_settled,
     }
-    if case.workers or case.model != "forest":
+    if case.workers or case.model != "forest" or not is_warm:
         return found
     speed = reading(threads=case.threads)["gigabytes_per_second"]
     found["parts"] = {name: round(taken, 3) for name, taken in parts.seconds.items()}
@@ -299,7 +299,7 @@ def one_case(kind: str, given: dict[str, Any]) -> dict[str, Any]:
 def _warm(folder: Path) -> None:
     """Has all that is compiled compiled, or read from the cache of what was."""
     small = replace(Case(), rows=600, steps=3, heads=3)
-    measured(small, folder / "warm")
+    measured(small, folder / "warm", is_warm=False)
 
 
 def main(arguments: list[str] | None = None) -> None:

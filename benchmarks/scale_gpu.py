@@ -9,9 +9,9 @@ GPU, the second time that a log is learned from.
 
 *Worth*: a forest and a network learn 20 prices from a log of states of 100 numbers, of which two
 matter. Members are put on a dial by a fitted evaluation with a forest, the judge of `bmdp.fit`, on
-rows that nothing was learned from. Policies are then played. The score is the mean over budgets of the reward
-over the most that can be had at the cost, or at the budget if that is more. The overshoot is the
-mean over budgets of the cost beyond the budget. *Mixed*: products in bfloat16.
+rows that nothing was learned from. Policies are then played. The score is the mean over budgets of
+the reward over the most that can be had at the cost, or at the budget if that is more. The
+overshoot is the mean over budgets of the cost beyond the budget. *Mixed*: products in bfloat16.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Other libraries on the log of the orchard, for one price of cost: time, memory, and worth.
 
     python benchmarks/scale_rivals.py --rows 100000 1000000 --d3rlpy PYTHON \
-        --out benchmarks/results/scale/rivals.json
+        --out benchmarks/results/rivals.json
 
 The reward of a row is its reward less its priced cost, so each rival learns one policy, at one
 point of the frontier; for another price it learns anew.

@@ -1,4 +1,4 @@
-"""Logs that are read from disk: the same policy from any form of them, whatever happens meanwhile."""
+"""Logs that are read from disk: the same policy from any form of them, whatever happens."""
 
 import numpy as np
 import pytest

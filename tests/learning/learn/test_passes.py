@@ -64,7 +64,7 @@ class Parts:
         return self.parts[number]
 
 
-def fitted(
+def fitted(  # noqa: PLR0913
     batch, model, log=None, *, schedule=None, ensemble=None, device="cpu", gamma=1.0, **how
 ) -> Fit:
     """The last of all iterations."""
