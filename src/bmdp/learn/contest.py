@@ -13,6 +13,7 @@ Each step is kept once it is done (`bmdp.learn.shelf`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -525,7 +526,7 @@ class _Work:
             if found and about > allowed:
                 self.note(
                     f"{recipe.name}: left out, as it would take about {about:.0f} s; with "
-                    f"minutes={about / _FOR_ALL / 60:.0f} it is tried"
+                    f"minutes={math.ceil(about / _FOR_ALL / 60)} it is tried"
                 )
                 continue
             self.tell(0.75 + 0.02 * number, f"learning: {recipe.name}")

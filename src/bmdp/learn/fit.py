@@ -69,6 +69,7 @@ from bmdp.randomness import named_generator
 _N_SAMPLE = 500  # states by which slopes are measured and values compared
 _N_STARTS = 250  # first states at which promises are made
 _ROOM = 4.0  # times the largest target of a sample: targets beyond it are cut off
+_MANY_MORE = 2  # times the rows of a sample, from which on it is worth while to begin with it
 _MOST_STEPS = 10_000  # of an episode, that can have models of their own
 
 
@@ -396,9 +397,10 @@ def fit_q(  # noqa: PLR0913
     if regress is not None and fit.is_iterated:
         if keeper is not None:
             raise ConfigError("iterations over a log in chunks cannot be kept: leave out keeper.")
-        # Values settle on the sample first, so few passes over all rows are left to do.
-        *_, _ = iterated(fit, next_values, until=until)
-        first = 1
+        if log is not None and len(log) > _MANY_MORE * len(batch):
+            # Values settle on the sample first, so few passes over all rows are left to do.
+            *_, _ = iterated(fit, next_values, until=until)
+            first = 1
     how: dict[str, Any] = {"keeper": keeper, "until": until, "regress": regress}
     yield from iterated(fit, next_values, **how, first=first)
 
