@@ -4,8 +4,11 @@ import json
 
 import growth
 import limits
+import long_horizons
 import numpy as np
 import pytest
+import scale
+import scale_gpu
 import scale_rivals
 from orchard import Orchard
 
@@ -113,3 +116,53 @@ def test_without_d3rlpy_the_record_says_what_was_left_out(tmp_path):
     found = json.loads((tmp_path / "rivals.json").read_text())
     assert [row["rival"] for row in found["rivals"]] == ["FQI"]
     assert "no Python with d3rlpy was given" in found["left_out"]
+
+
+def test_a_case_of_growth_is_measured_with_its_parts(tmp_path):
+    case = scale.Case(rows=600, numbers=3, actions=2, heads=3, steps=3, threads=1)
+    assert sum(map(len, case.pieces())) == 600
+    found = scale.measured(case, tmp_path)
+    assert found["schedule"] == "Backward"
+    assert set(found["parts"]) == {"trees", "reading", "values", "choosing", "adding"}
+    assert 0 < sum(found["parts"].values()) <= found["seconds"]
+    assert found["limit_share"] > 0
+
+
+def test_the_truth_of_a_store_is_what_its_greedy_policy_earns_and_pays():
+    """The dearest point of the frontier, against a dynamic program of rewards alone."""
+    task = long_horizons.Stock(5)
+    truth, rng = task.truth(), np.random.default_rng(0)
+    orders, levels = np.array(task.orders), np.arange(task.capacity + 1)
+    demand = rng.poisson(task.demand, 200_000)
+    there = np.minimum(task.capacity, levels[:, None] + orders)
+    chance = np.bincount(demand, minlength=80)[:80] / len(demand)
+    sold = np.minimum(there[..., None], np.arange(80))
+    left = there[..., None] - sold
+    earned = (sold - 0.1 * left) @ chance - 2.0 * (np.arange(len(orders)) > 0)
+    values = np.zeros(len(levels))
+    for _ in range(task.days):
+        values = (earned + task.gamma * values[left] @ chance).max(axis=1)
+    assert truth.rewards[-1] == pytest.approx(values[10], rel=2e-3)
+
+
+def test_logs_of_a_store_end_or_do_not():
+    ends, endless = long_horizons.Stock(4, 80).log(0), long_horizons.Stock(0, 80).log(0)
+    assert ends.terminal.sum() == 20
+    assert ends.state_size == 2
+    assert endless.terminal.sum() == 0
+    assert endless.truncated.sum() == 20
+    assert endless.state_size == 1
+
+
+def test_a_fit_of_a_store_is_told_with_what_it_takes():
+    found = long_horizons.of_stock(3, 600)
+    assert found["horizon"] == "episodes of 3 steps, each with a model of its own"
+    assert 0.5 < found["score"] <= 1.01
+    assert found["files_megabytes"] > 0
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_gpu_runs_without_one(tmp_path):
+    scale_gpu.main(["--quick", "--out", str(tmp_path / "gpu.json")])
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert {row["model"] for row in found["worth"]} == {"forest", "network"}

@@ -116,26 +116,26 @@ def test_a_fit_that_is_killed_goes_on_to_the_same_policy(name, run, file, tmp_pa
     assert policy_of(tmp_path / "run") == policy_of(run)
 
 
-def test_a_log_that_was_not_written_to_its_end_is_written_again(run, file, tmp_path, monkeypatch):
+def killed_while_it_is_stored(source, folder):
+    """A fit whose process is killed before the log is in chunks."""
+
     def die(*args):
         raise Killed
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_write_chunks", die)
         with pytest.raises(Killed):
-            bmdp.fit(file, **HOW, out=tmp_path / "run")
+            bmdp.fit(source, **HOW, out=folder)
+
+
+def test_a_log_that_was_not_written_to_its_end_is_written_again(run, file, tmp_path):
+    killed_while_it_is_stored(file, tmp_path / "run")
     resume(tmp_path / "run")
     assert policy_of(tmp_path / "run") == policy_of(run)
 
 
-def test_a_log_from_memory_that_was_lost_is_said_to_be(log, tmp_path, monkeypatch):
-    def die(*args):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "_write_chunks", die)
-        with pytest.raises(Killed):
-            bmdp.fit(log, **HOW, out=tmp_path / "run")
+def test_a_log_from_memory_that_was_lost_is_said_to_be(log, tmp_path):
+    killed_while_it_is_stored(log, tmp_path / "run")
     with pytest.raises(StoreError, match="begin anew"):
         resume(tmp_path / "run")
 
