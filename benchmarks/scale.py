@@ -92,7 +92,14 @@ SERIES: dict[str, tuple[str, list[Case]]] = {
     "actions": ("actions", [Case(rows=100_000, actions=n) for n in (2, 5, 10, 30, 100)]),
     "heads": ("heads", [Case(heads=n) for n in (5, 20, 50, 100, 200)]),
     "threads": ("threads", [Case(rows=10**6, threads=n) for n in (1, 2)]),
-    "Ray workers": ("workers", [Case(rows=10**6, threads=1, workers=n) for n in (1, 2)]),
+    "Ray workers, a million rows": (
+        "workers",
+        [Case(rows=10**6, threads=1, workers=n) for n in (1, 2)],
+    ),
+    "Ray workers, 4 million rows": (
+        "workers",
+        [Case(rows=4 * 10**6, threads=1, workers=n) for n in (1, 2)],
+    ),
     "kernels: rows": ("rows", [Case(rows=n, model="kernel") for n in (10**4, 10**5, 10**6)]),
     "steps": ("steps", [Case(rows=20_000, steps=n) for n in (5, 10, 20, 40, 100, 300, 1_000)]),
 }
