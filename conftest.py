@@ -9,6 +9,9 @@ from hypothesis import settings
 # second time, under another name.
 collect_ignore = [str(path) for path in (Path(__file__).parent / "tests").glob("*.py")]
 
+# A kernel of Triton, which is there with CUDA alone.
+collect_ignore.append(str(Path(__file__).parent / "src/bmdp/models/descent_kernel.py"))
+
 # Tests run side by side, so that one of them need not use all cores; numba's threads, which torch
 # takes for its own number, would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

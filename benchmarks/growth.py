@@ -62,11 +62,11 @@ def short(number: float) -> str:
 
 
 def growth_figure(record: dict[str, Any]) -> Figure:
-    """Returns a panel for each series; all have the same axis of seconds and megabytes.
+    """Returns a panel for each series of three sizes or more, with the same axis for all.
 
     A line's slope is its exponent. The grey line is that of exponent 1, through the first second.
     """
-    series = record["series"]
+    series = [one for one in record["series"] if len(one["sizes"]) > 2]
     n_columns = min(COLUMNS, len(series))
     n_rows = math.ceil(len(series) / n_columns)
     figure = new_figure(0.4 + 2.7 * n_columns, 0.5 + 2.5 * n_rows)

@@ -17,6 +17,7 @@ from bmdp.data.checks import flags
 from bmdp.data.columns import Columns, LogTable, _loaded, chosen_columns
 from bmdp.data.encoder import RawColumn, raw_column
 from bmdp.data.formats import (
+    _existing,
     _of_arrow,
     _partition_keys,
     _require_alike,
@@ -43,7 +44,7 @@ def metadata_of(path: Path) -> Any:
         StoreError: if there is no such file, or it is not one of Parquet.
     """
     try:
-        with _opened(path) as file:
+        with _opened(_existing(path)) as file:
             return file.metadata
     except (OSError, extra("pyarrow").ArrowException) as error:
         raise _not_parquet(path, error) from error

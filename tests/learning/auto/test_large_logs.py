@@ -109,7 +109,13 @@ def killed_after(name, file, folder):
             bmdp.fit(file, **HOW, out=folder)
 
 
-@pytest.mark.parametrize("name", ["in-chunks.json", "candidates/forest, all rows/policy"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("in-chunks.json", marks=pytest.mark.slow),
+        "candidates/forest, all rows/policy",
+    ],
+)
 def test_a_fit_that_is_killed_goes_on_to_the_same_policy(name, run, file, tmp_path):
     killed_after(name, file, tmp_path / "run")
     resume(tmp_path / "run")
@@ -128,6 +134,7 @@ def killed_while_it_is_stored(source, folder):
             bmdp.fit(source, **HOW, out=folder)
 
 
+@pytest.mark.slow
 def test_a_log_that_was_not_written_to_its_end_is_written_again(run, file, tmp_path):
     killed_while_it_is_stored(file, tmp_path / "run")
     resume(tmp_path / "run")

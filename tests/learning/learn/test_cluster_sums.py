@@ -314,6 +314,7 @@ def test_a_worker_that_is_lost_again_and_again_is_given_up(crew, log, tmp_path, 
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.slow
 def test_the_front_door_learns_the_same_from_a_large_log(machines, tmp_path, monkeypatch):
     monkeypatch.setattr("bmdp.learn.auto.LARGE", 2_000)
     monkeypatch.setattr("bmdp.data.store.CHUNK_ROWS", 400)
