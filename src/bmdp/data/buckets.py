@@ -37,7 +37,7 @@ BUCKET_BYTES = 64 << 20
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """Steps of the counter of splitmix64."""
 
-_BLOCK_ROWS = 65_536  # that are given at once
+_BLOCK_ROWS, _BLOCK_BYTES = 65_536, 16 << 20  # that are given at once, at most
 _MOST_BUCKETS, _UNKNOWN_BUCKETS, _LEAST_PARTS = 4_096, 64, 16
 
 
@@ -184,8 +184,9 @@ class Buckets:
         rows = np.fromfile(path, self.kind.record)
         path.unlink()
         order = self._order(rows)
-        for begin in range(0, len(rows), _BLOCK_ROWS):
-            yield self.kind.taken(rows, order[begin : begin + _BLOCK_ROWS])
+        size = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self.kind.n_bytes))
+        for begin in range(0, len(rows), size):
+            yield self.kind.taken(rows, order[begin : begin + size])
 
     def _order(self, rows: NDArray[Any]) -> IntArray:
         """The order of rows; those that are equal in all stay as they are."""

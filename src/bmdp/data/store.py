@@ -42,7 +42,7 @@ CHUNK_ROWS = 16_384
 FORMAT = "bmdp.StoredLog/1"
 """The mark of a log on disk."""
 
-_CHUNK_BYTES = 64 << 20  # at most, if rows are wide
+_CHUNK_BYTES = 32 << 20  # at most, if rows are wide
 _HEADER, _ROWS, _BUCKETS, _LOCK = "log.json", "rows.bin", "buckets", "lock"
 _BEGUN = {_ROWS, _BUCKETS, _LOCK, f"{_LOCK}.holder"}  # of a log that was not written to its end
 

@@ -91,7 +91,7 @@ _FOR_ALL = 0.1  # share of the time that learning from all rows of a large log m
 _N_FINALISTS = 2  # candidates that are learned from all rows
 _CONTEST, _FEW_HELD = 30_000, 15_000  # rows of a large log that candidates compete on
 _HELD_ROWS = 50_000  # rows of a large log that set the dial
-_MOST_NUMBERS = 10_000_000  # of states that are held in memory
+_MOST_NUMBERS = 4_000_000  # of states that are held in memory
 _LATEST = 0.35  # share of the time after which no further candidate is begun
 
 OnProgress = Callable[[float, str], None]
@@ -157,15 +157,17 @@ def fit_stored(log: StoredLog, terms: Terms, shelf: Shelf, on_progress: OnProgre
     if nature.n_states is not None and len(log) <= most:  # equal rows are one row
         return fit_log(log.first(len(log)), terms, shelf, on_progress)
     work = _Work(terms, shelf, on_progress)
-    some, structure = (min(most, n) for n in (_CONTEST, terms.sample))
+    structure, half = min(most, terms.sample), max(1, most // 2)  # judges hold several copies
+    some, held = min(half, _CONTEST), min(half, _HELD_ROWS)
     if nature.n_states is not None:
         some = structure = most
-    held_out = nature.ended(log.last(min(most, _HELD_ROWS)))
+    held_out = nature.ended(log.last(held))
     sample = nature.ended(log.first(structure))
     seen = LogView(log, nature, n_held_out=len(held_out))
     rng = named_generator(terms.seed, "auto/contest")
     how = (nature, terms.gamma, terms.seed, terms.device, terms.support)
-    small, few = some_episodes(sample, some, rng), some_episodes(held_out, _FEW_HELD, rng)
+    small = some_episodes(sample, some, rng)
+    few = some_episodes(held_out, min(held // 2, _FEW_HELD), rng)
     lesson = Lesson(small, *how)
     first = _LogEvidence(work, lesson, TransitionBatch.concatenate([small, few]), few)
     tried = _sorted(work.tried(lesson, first.judged, is_sample=True))
