@@ -30,6 +30,7 @@ from bmdp.models.regressor import Averager, Part, Sum, cover, plus
 MEMORY = 2**29
 """Bytes of what is kept between passes that stay in memory; the rest is in a file."""
 
+_SLAB, _ALIGNED = 2**25, 64  # bytes of memory that holds many arrays, and of where one begins
 _SHARE = 0.7  # of the free memory of a GPU, for what is kept between passes
 _READERS = 8  # threads that read ahead for a GPU
 _GPU_ROWS = 2**18  # rows that a GPU works on at a time, about
@@ -61,6 +62,7 @@ class Scratch:
         """Keeps nothing yet."""
         self._memory, self.n_bytes, self._file = memory, 0, -1
         self._gpu_memory, self.n_gpu_bytes = gpu_memory, 0
+        self._slab, self._n_used = torch.empty(0, dtype=torch.uint8), 0
         self._held: dict[Any, dict[str, _Kept | None]] = {}
 
     def __contains__(self, key: Any) -> bool:
@@ -101,8 +103,22 @@ class Scratch:
             return _Kept(device, tensor)
         self.n_bytes += size
         if self.n_bytes <= self._memory:
-            return _Kept(device, tensor.cpu())
+            return _Kept(device, self._in_slab(tensor.cpu()))
         return _Kept(device, None, self._written(tensor.cpu()))
+
+    def _in_slab(self, tensor: Tensor) -> Tensor:
+        """Copies an array into a large piece of memory that holds many.
+
+        Each by itself would lie between what a chunk needs for a moment, and keep that from being
+        used again: memory would grow with every chunk.
+        """
+        size = _size(tensor)
+        begin = -(-self._n_used // _ALIGNED) * _ALIGNED
+        if begin + size > len(self._slab):
+            self._slab, begin = torch.empty(max(_SLAB, size), dtype=torch.uint8), 0
+        self._n_used = begin + size
+        place = self._slab[begin : begin + size].view(tensor.dtype).view(tensor.shape)
+        return place.copy_(tensor)
 
     def _found(self, kept: _Kept) -> Tensor:
         tensor = kept.tensor

@@ -6,8 +6,8 @@ import sys
 import pytest
 from orchard import Orchard
 
-LIMIT = 3_000_000  # kilobytes of address space, of which libraries take 1,200,000
-N_NUMBERS, N_ROWS, N_PIECE = 800, 504_000, 12_000
+LIMIT = 4_000_000  # kilobytes of address space, of which libraries take 1,200,000
+N_NUMBERS, N_ROWS, N_PIECE = 800, 672_000, 12_000
 FIT = """
 import sys, bmdp
 fitted = bmdp.fit(sys.argv[1], gamma=1.0, device="cpu")
