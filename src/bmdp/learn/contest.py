@@ -518,17 +518,18 @@ class _Work:
             log: all rows.
             judged: evidence of a dial.
         """
-        allowed = _FOR_ALL * 60 * self.terms.minutes
+        allowed, spent = _FOR_ALL * 60 * self.terms.minutes, 0.0
         found: list[_Tried] = []
         alone = [one for one in tried if _is_alone(one.dial)]
         ratio = len(log) / len(lesson.batch)
         for number, one in enumerate(alone[:_N_FINALISTS]):
             recipe = replace(one.dial.recipe, name=f"{one.dial.recipe.name}, all rows")
             about = ratio * one.dial.seconds
-            if found and about > allowed:
+            if found and spent + about > allowed:
+                minutes = math.ceil((spent + about) / _FOR_ALL / 60)
                 self.note(
                     f"{recipe.name}: left out, as it would take about {about:.0f} s; with "
-                    f"minutes={math.ceil(about / _FOR_ALL / 60)} it is tried"
+                    f"minutes={minutes} it is tried"
                 )
                 continue
             self.tell(0.75 + 0.02 * number, f"learning: {recipe.name}")
@@ -536,9 +537,9 @@ class _Work:
             if isinstance(one.dial.policy, PriceDial):
                 inner = one.dial.policy.prices
             rows = AllRows(log, self.terms.sums)
-            self.seconds_each = allowed
+            self.seconds_each = allowed - spent
             found.append(self._try(recipe, lesson, inner, judged, rows))
-            allowed -= found[-1].dial.seconds
+            spent += found[-1].dial.seconds
         two = [one for one in found if one.dial.recipe.dial == "prices"]
         if len(two) > 1 and not two[0].curve.is_like(two[1].curve):
             mean = averaged(two[0].dial, two[1].dial)
