@@ -126,7 +126,12 @@ def by(crew, lose=lambda number: None, **changes):
     return lambda log, next_values: Sums(log, next_values, workers=crew, **changes)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+QUICK = ("forest, backwards", "kernel, traces")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in LEARNERS]
+)
 def test_a_cluster_learns_the_policy_of_one_process_to_the_last_bit(name, crew, log, tmp_path):
     learner = LEARNERS[name]
     alone = saved(tmp_path, learner, log, Passes)
