@@ -27,7 +27,7 @@ from bmdp.evaluation.dial import dial_measures
 SETTINGS: dict[str, dict[str, Any]] = {
     "corridors": {},
     "slot-filling": {"features": "belief"},
-    "two-way": {"observation": "time-to-collision", "observe_time": True},
+    "two-way": {"features": "time-to-collision", "observe_time": True},
 }
 BUDGETS = np.linspace(0.0, 1.0, 11)
 N_EPISODES = 20_000  # at each: costs of corridors are then known to 0.0035

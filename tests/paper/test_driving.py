@@ -116,7 +116,7 @@ def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_price
 
 
 def test_scripts_drive_on_the_road_of_the_preset(tmp_path):
-    text = {"crash_cost": 0.0, "observation": "time-to-collision"}
+    text = {"crash_cost": 0.0, "features": "time-to-collision"}
     env = replace(ENV, settings={**ENV.settings, **text})
     settings = replace(SMOKE, budgeted=replace(SMOKE.budgeted, env=env))
     experiment.run(settings, Work(tmp_path, 0, "cpu", "scripts"))

@@ -109,7 +109,7 @@ def _paper_driving() -> TrainingSpec:
     assert isinstance(learner.model, EncoderNet)
     learner = replace(learner, costs_from_zero=True, model=replace(learner.model, labels="uniform"))
     return TrainingSpec(
-        EnvConfig("two-way", {"observation": "time-to-collision"}),
+        EnvConfig("two-way", {"features": "time-to-collision"}),
         learner,
         Exploration(10, 150, decay=0.002, floor=0.1),
     )
@@ -161,7 +161,7 @@ def _slot_filling() -> TrainingSpec:
 
 def _two_way() -> TrainingSpec:
     return TrainingSpec(
-        EnvConfig("two-way", {"observation": "time-to-collision", "observe_time": True}),
+        EnvConfig("two-way", {"features": "time-to-collision", "observe_time": True}),
         BFTQConfig(
             gamma=0.9,
             n_budgets=11,

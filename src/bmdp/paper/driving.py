@@ -93,7 +93,7 @@ def run(settings: PricingSettings, work: Work) -> None:
 
 def _scripts(settings: PricingSettings, seed: int) -> Piece:
     """Policies that were written by hand read the kinematics of cars."""
-    seen = ("observation", "observe_time", "ttc_seconds")
+    seen = ("features", "observe_time", "ttc_seconds")
     road = explored(settings.budgeted)[0].settings
     env = EnvConfig("two-way", {name: value for name, value in road.items() if name not in seen})
     names = [name for name in RULES if name.startswith("two-way/")]

@@ -52,7 +52,7 @@ def test_a_crowded_two_way_road_at_every_turn(aware):
         vehicles=4,
         random_drivers=aware,
         aware_oncoming=aware,
-        observation="time-to-collision",
+        features="time-to-collision",
         ttc_seconds=3,
     )
     state = task.start(np.full((6, task.n_draws), 0.5))

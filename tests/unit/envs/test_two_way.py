@@ -11,6 +11,7 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, LANE_RIGHT, SLOWER, TwoWa
 from bmdp.envs.two_way.physics import (
     CRASHED,
     EXPONENT,
+    HEADING,
     LANE,
     LEFT,
     ONCOMING,
@@ -19,6 +20,7 @@ from bmdp.envs.two_way.physics import (
     SPEED,
     TARGET_LANE,
     X,
+    Y,
 )
 
 
@@ -61,7 +63,7 @@ def alone():
         ({"target_speeds": (20.0,)}, "at least two speeds"),
         ({"target_speeds": (-5.0, 20.0)}, "from 0 to 40 m/s"),
         ({"target_speeds": (20.0, 50.0)}, "from 0 to 40 m/s"),
-        ({"observation": "lidar"}, "must be one of kinematics, time-to-collision; got 'lidar'"),
+        ({"features": "lidar"}, "must be one of kinematics, time-to-collision, full; got 'lidar'"),
         ({"backend": "carla"}, "backend must be one of batched, highway-env; got 'carla'"),
         ({"ttc_seconds": 0}, "ttc_seconds must be a whole number from 1 on"),
     ],
@@ -202,8 +204,10 @@ def test_the_state_before_a_step_is_left_as_it_was():
         ({}, 24),
         ({"vehicles": (2, 4)}, 16),
         ({"observe_time": True}, 25),
-        ({"observation": "time-to-collision"}, 45),
-        ({"observation": "time-to-collision", "ttc_seconds": 10, "observe_time": True}, 91),
+        ({"features": "time-to-collision"}, 45),
+        ({"features": "time-to-collision", "ttc_seconds": 10, "observe_time": True}, 91),
+        ({"features": "full"}, 67),
+        ({"features": "full", "vehicles": (1, 3), "ttc_seconds": 3, "observe_time": True}, 50),
     ],
 )
 def test_what_is_seen_has_its_size_and_is_in_its_space(settings, size):
@@ -236,7 +240,7 @@ def test_kinematics_by_hand():
 
 
 def test_times_to_collision_by_hand():
-    task = TwoWay(vehicles=3, observation="time-to-collision")
+    task = TwoWay(vehicles=3, features="time-to-collision")
     state = starts(task, 1)
     state.cars[0, 1:, X] = (54, 780)
     state.cars[0, 1:, SPEED] = (24, 20)
@@ -254,6 +258,35 @@ def test_times_to_collision_by_hand():
     grid = task.observe(state).reshape(3, 3, 5)
     assert grid[1, 0].tolist() == [0, 0.5, 1, 0.5, 0]
     assert grid[1, 1].tolist() == [0, 0.5, 1, 0.5, 1]
+
+
+def test_full_features_by_hand():
+    task = TwoWay(vehicles=6, features="full")
+    state = starts(task, 1)
+    state.cars[0, 1:, X] = (60, 20, 231, 100, 25)  # three the same way, two oncoming
+    state.cars[0, 1:, SPEED] = (24, 22, 21, 18, 19)
+    state.cars[0, 0, [X, Y, SPEED, HEADING]] = (30, 1, 28, 0.1)
+    state.cars[0, 0, TARGET_LANE] = LEFT
+    seen = task.observe(state)[0]
+    own = 28 * np.cos(0.1)
+    assert seen[:6] == pytest.approx([30, 1, own, 28 * np.sin(0.1), 30, 1], abs=1e-5)
+    ahead, behind, oncoming = seen[6:12], seen[12:18], seen[18:22]
+    assert ahead == pytest.approx([30, 24 - own, 200, 0, 200, 0], abs=1e-5)  # one out of sight
+    assert behind == pytest.approx([10, 22 - own, 200, 0, 200, 0], abs=1e-5)
+    assert oncoming == pytest.approx([70, -18 - own, 200, 0], abs=1e-5)  # one has passed
+
+
+def test_full_features_tell_of_no_car_out_of_sight():
+    task = TwoWay(vehicles=3, features="full")
+    state = starts(task, 1)
+    state.cars[0, 1:, X] = (500, 30 + 201)
+    state.cars[0, 1:, SPEED] = (24, 20)  # which is met after 4 s
+    hidden = task.observe(state)
+    state.cars[0, 1:, X] = (600, 700)
+    assert np.array_equal(hidden, task.observe(state))
+    state.cars[0, 2, X] = 30 + 199
+    assert not np.array_equal(hidden, task.observe(state))
+    assert task.observe(state)[0, 22:].reshape(3, 3, 5)[1, 0].tolist() == [0, 0, 0, 1, 1]
 
 
 def test_the_rules_need_to_see_six_cars():

@@ -107,7 +107,7 @@ class _Pair:
 
     def __init__(self, aware: bool) -> None:
         self.task = TwoWay(aware_oncoming=aware)
-        self.grid = TwoWay(aware_oncoming=aware, observation="time-to-collision")
+        self.grid = TwoWay(aware_oncoming=aware, features="time-to-collision")
         self.env = highway_road(self.task.target_speeds, aware)
 
     def start(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Observations of the ego car: positions and speeds, or times to collision; compiled."""
+"""Observations of the ego car: positions and speeds, gaps, times to collision; compiled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from bmdp.envs.two_way.physics import (
     LANE,
     LANE_WIDTH,
     ONCOMING,
+    OWN,
     PRESENT,
     SPEED,
+    TARGET_LANE,
     RoadState,
     X,
     Y,
@@ -28,6 +30,14 @@ SIGHT = 200.0  # m, beyond which a car is not seen
 X_SCALE, Y_SCALE, SPEED_SCALE = 150.0, 2 * LANE_WIDTH, 60.0  # m, m, m/s
 N_LANES = 2
 MISSING = -1.0
+N_OWN = 6
+"""Numbers of the ego car in `nearest_cars`."""
+
+N_AHEAD, N_BEHIND, N_ONCOMING = 3, 3, 2
+"""Cars of each kind that `nearest_cars` tells of."""
+
+N_NEAREST = N_OWN + 2 * (N_AHEAD + N_BEHIND + N_ONCOMING)
+"""Numbers of `nearest_cars`."""
 
 
 @njit(cache=True)
@@ -69,13 +79,63 @@ def kinematics(state: RoadState) -> Seen:
 
 
 @njit(cache=True)
-def collision_times(state: RoadState, speeds: FloatArray, n_seconds: int) -> Seen:
+def nearest_cars(state: RoadState, speeds: FloatArray) -> Seen:
+    """Returns what a driver knows of itself and of the nearest cars, `[N, 22]`, in m and m/s.
+
+    Of the ego car: x, y, speed along and across the road, and what it was told: its target speed,
+    and 1 if its target lane is the oncoming one. Then gap and relative speed of 3 cars ahead that
+    drive the same way, of 3 behind, and of 2 oncoming ones that are still ahead, the nearest first.
+    Gaps are along the road, from centre to centre, and positive; relative speeds are theirs less
+    the own one. A car that is not there, or further away than 200 m, has a gap of 200 and the own
+    speed.
+    """
+    cars = state.cars
+    n_roads, n_cars, _ = cars.shape
+    seen = np.zeros((n_roads, N_NEAREST), np.float32)
+    gaps = np.empty((3, n_cars))  # ahead, behind, oncoming
+    counts = (N_AHEAD, N_BEHIND, N_ONCOMING)
+    for n in range(n_roads):
+        own = cars[n, 0, SPEED] * np.cos(cars[n, 0, HEADING])
+        seen[n, 0], seen[n, 1], seen[n, 2] = cars[n, 0, X], cars[n, 0, Y], own
+        seen[n, 3] = cars[n, 0, SPEED] * np.sin(cars[n, 0, HEADING])
+        seen[n, 4] = speeds[state.speed_index[n]]
+        seen[n, 5] = cars[n, 0, TARGET_LANE] != OWN
+        gaps[:] = np.inf
+        for v in range(1, n_cars):
+            along, across = cars[n, v, X] - cars[n, 0, X], cars[n, v, Y] - cars[n, 0, Y]
+            if cars[n, v, PRESENT] == 0 or np.sqrt(along**2 + across**2) >= SIGHT:
+                continue
+            if np.cos(cars[n, v, HEADING]) < 0:
+                if along >= 0:
+                    gaps[2, v] = along
+            elif along >= 0:
+                gaps[0, v] = along
+            else:
+                gaps[1, v] = -along
+        column = N_OWN
+        for kind in range(3):
+            order = np.argsort(gaps[kind], kind="mergesort")
+            for rank in range(counts[kind]):
+                seen[n, column] = SIGHT
+                if rank < n_cars and gaps[kind, order[rank]] < np.inf:
+                    v = order[rank]
+                    seen[n, column] = gaps[kind, v]
+                    seen[n, column + 1] = cars[n, v, SPEED] * np.cos(cars[n, v, HEADING]) - own
+                column += 2
+    return seen
+
+
+@njit(cache=True)
+def collision_times(
+    state: RoadState, speeds: FloatArray, n_seconds: int, sight: float = np.inf
+) -> Seen:
     """Returns where a collision is to be expected, `[N, 3, 3, T]`, each in [0, 1].
 
     Axes: the target speed below the current one, that one, and the one above; the lane to the left,
     the current one, and the one to the right; seconds ahead. 1 where the centres would meet if
     nobody changed speed, 1/2 where bumpers would, and 1 off the road. Where an aware oncoming
-    driver will be is taken to be unknown: it counts on both lanes.
+    driver will be is taken to be unknown: it counts on both lanes. A car that is further away than
+    `sight`, in m, does not count.
     """
     cars, speed_index = state.cars, state.speed_index
     n_roads, n_cars, _ = cars.shape
@@ -86,7 +146,8 @@ def collision_times(state: RoadState, speeds: FloatArray, n_seconds: int) -> See
         grid[:] = 0
         for k in range(n_speeds):
             for v in range(1, n_cars):
-                if cars[n, v, PRESENT] != 0 and speeds[k] != cars[n, v, SPEED]:
+                near = abs(cars[n, v, X] - cars[n, 0, X]) < sight
+                if cars[n, v, PRESENT] != 0 and near and speeds[k] != cars[n, v, SPEED]:
                     _mark(cars, n, v, speeds[k], grid[k])
         lane = int(cars[n, 0, LANE]) % 2  # LEFT and ONCOMING are both 0
         for i in range(3):

@@ -41,10 +41,11 @@ ACTIONS = ("left", "idle", "right", "faster", "slower")
 HORIZON = 15
 MOST_VEHICLES = 12
 
-Observation = Literal["kinematics", "time-to-collision"]
+Features = Literal["kinematics", "time-to-collision", "full"]
 Backend = Literal["batched", "highway-env"]
 
 _SPEED_REWARD = 0.8
+_FAR = 1_000.0  # m and m/s, beyond all that is seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +64,9 @@ class TwoWay:
             highway-env do today; those of the paper did not.
         crash_cost: of a crash of the ego car.
         left_lane_reward: of the oncoming lane, at every decision.
-        observation: "kinematics" (4 numbers a car) or "time-to-collision" (a grid of 3 speeds,
-            3 lanes and `ttc_seconds`).
+        features: what is seen: "kinematics" (4 numbers a car), "time-to-collision" (a grid of 3
+            speeds, 3 lanes and `ttc_seconds`), or "full" (the ego car and its commands, gaps and
+            speeds of the nearest cars, and the grid), of cars within 200 m.
         ttc_seconds: how far the grid looks ahead.
         observe_time: whether the share of the horizon that has passed is seen, too.
         backend: "batched", which is this library's own simulation, or "highway-env".
@@ -90,7 +92,7 @@ class TwoWay:
     aware_oncoming: bool = False
     crash_cost: float = 1.0
     left_lane_reward: float = 0.2
-    observation: Observation = "kinematics"
+    features: Features = "kinematics"
     ttc_seconds: int = 5
     observe_time: bool = False
     backend: Backend = "batched"
@@ -121,7 +123,7 @@ class TwoWay:
         _require_from_zero("left_lane_reward", self.left_lane_reward)
         require_count("ttc_seconds", self.ttc_seconds, 1)
         _require_speeds(self.target_speeds)
-        require_choice("observation", self.observation, get_args(Observation))
+        require_choice("features", self.features, get_args(Features))
         require_choice("backend", self.backend, get_args(Backend))
         drives = self.backend == "highway-env"
         roads = HighwayRoads(self.target_speeds, self.aware_oncoming) if drives else None
@@ -152,14 +154,18 @@ class TwoWay:
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """Numbers from -1 to 1, or from 0 to 1."""
-        if self.observation == "kinematics":
-            low, size = -1.0, 4 * self._counts[1]
-        else:
-            low, size = 0.0, 9 * self.ttc_seconds
-        lows = np.full(size + self.observe_time, low, np.float32)
-        lows[size:] = 0
-        return spaces.Box(lows, np.ones_like(lows), dtype=np.float32)
+        """Numbers from -1 to 1, or from 0 to 1; gaps and speeds in m and m/s."""
+        sizes = {  # of numbers by their bounds
+            "kinematics": ((-1.0, 1.0, 4 * self._counts[1]),),
+            "time-to-collision": ((0.0, 1.0, 9 * self.ttc_seconds),),
+            "full": (
+                (-_FAR, _FAR, observations.N_NEAREST),
+                (0.0, 1.0, 9 * self.ttc_seconds),
+            ),
+        }[self.features]
+        lows, highs, counts = zip(*sizes, (0.0, 1.0, int(self.observe_time)), strict=True)
+        bounds = (np.repeat(ends, counts).astype(np.float32) for ends in (lows, highs))
+        return spaces.Box(*bounds, dtype=np.float32)
 
     def start(self, uniforms: FloatArray) -> RoadState:
         """Draws where the others are and how fast they drive."""
@@ -198,15 +204,18 @@ class TwoWay:
 
     def observe(self, state: RoadState) -> NDArray[Any]:
         """Returns what is seen as one row of numbers for each road."""
-        if self.observation == "kinematics":
-            seen = observations.kinematics(state)
-        else:
-            seen = observations.collision_times(state, self._speeds, self.ttc_seconds)
-        rows = seen.reshape(len(seen), -1)
-        if not self.observe_time:
-            return rows
-        share = (state.time / HORIZON).astype(np.float32)
-        return np.concatenate([rows, share[:, None]], axis=1)
+        seen = []
+        if self.features == "kinematics":
+            seen.append(observations.kinematics(state))
+        if self.features == "full":
+            seen.append(observations.nearest_cars(state, self._speeds))
+        if self.features != "kinematics":
+            sight = observations.SIGHT if self.features == "full" else np.inf
+            grid = observations.collision_times(state, self._speeds, self.ttc_seconds, sight)
+            seen.append(grid)
+        if self.observe_time:
+            seen.append((state.time / HORIZON).astype(np.float32))
+        return np.concatenate([part.reshape(len(part), -1) for part in seen], axis=1)
 
 
 def _require_speeds(speeds: Sequence[float]) -> None:
