@@ -62,10 +62,14 @@ def paper_spec(name: str) -> TrainingSpec:
     """A preset of the paper, with its networks, at a size that takes a second or two.
 
     Rounding should decide as little as can be: all actions are random (decay 0), and regressions
-    and iterations do not stop early, as one step more or less would show.
+    and iterations do not stop early, as one step more or less would show. On the road, each row has
+    one uniform label, and costs have no cap.
     """
     spec = bmdp.preset(name)
     network = spec.learner.model
+    if name == "paper-driving":
+        network = replace(network, labels="uniform", n_labels=1)
+        spec = replace(spec, learner=replace(spec.learner, cost_cap=None))
     model = replace(network, regression=replace(network.regression, steps=60, stop_loss=None))
     learner = replace(spec.learner, model=model, schedule=Iterations(3, settled=0.0))
     how = replace(spec.exploration, rounds=2, episodes=N_PAPER_EPISODES, decay=0.0)

@@ -102,6 +102,13 @@ def test_the_papers_preset_is_its_tables():
     assert paper.testing.budgets == pytest.approx(both)
 
 
+def test_the_papers_budgets_are_learned_as_its_authors_configuration_says():
+    learner, how = bmdp.preset("paper-driving").learner, bmdp.preset("paper-driving").exploration
+    assert (learner.model.labels, learner.model.n_labels) == ("fixed", 10)
+    assert (learner.costs_from_zero, learner.cost_cap) == (True, 1.5)
+    assert (how.decay, how.floor, how.decay_by) == (1 / 3000, 0.1, "step")
+
+
 def test_our_best_preset_has_as_many_episodes_as_the_paper_for_budgets_and_prices():
     best = experiment.SETTINGS["best"]
     ours, paper = bmdp.preset("two-way"), experiment.SETTINGS["paper"]

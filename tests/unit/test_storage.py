@@ -60,7 +60,7 @@ def table(*steps, n_heads=3, dtype=np.float64):
 
 
 RANDOM = RandomBudgetedPolicy(2, 0.0, 1.0, "at_most")
-HULL = HullPolicy(table(), [0.0, 0.5, 1.0], HullRule(True, [3.0, 2.0], [0.1, 0.2]))
+HULL = HullPolicy(table(), [0.0, 0.5, 1.0], HullRule(True, [3.0, 2.0], [0.1, 0.2], 1.5))
 STEPS = HullPolicy(table(5, dtype=np.float32), [0.0, 0.5, 1.0])
 DIAL = PriceDial(table(5), [np.inf, 1.0, 0.0], 0.01)
 PORTFOLIO = Portfolio(
@@ -105,7 +105,7 @@ POLICIES = [
     PORTFOLIO,
     Portfolio.coin(PORTFOLIO, STEPS, 0.2, 1.0),
     CalibratedPolicy(PORTFOLIO, CERTIFICATE),
-    ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125),
+    ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125, 7.5),
     RANDOM,
     UniformPolicy(3, 0.0, 1.0),
     ScriptedPolicy("corridors/safe", high=2.0),

@@ -188,7 +188,7 @@ class Rounds:
             begin = time.perf_counter()
             batch = self.store.batch(number) if self.store else None
             if batch is None:
-                batch = self._collect(env, how, policy, number)
+                batch = self._collect(env, how, policy, batches)
                 seconds = time.perf_counter() - begin
                 self.note(_collected(how, [*batches, batch], seconds))
                 if self.store:
@@ -248,8 +248,11 @@ class Rounds:
         if held_out is not None:
             self.note(held_out.prediction(policy, len(parts) - 1))
 
-    def _collect(self, env: EnvSpec, how: Exploration, policy: Any, number: int) -> TransitionBatch:
+    def _collect(
+        self, env: EnvSpec, how: Exploration, policy: Any, before: Sequence[TransitionBatch]
+    ) -> TransitionBatch:
         """Episodes of a round, by the policy of the round before."""
+        number = len(before)
         slots = open_slots(env)
         n_actions = int(slots.action_space.n)
         slots.close()
@@ -258,11 +261,22 @@ class Rounds:
         stream = named_generator(self.seed, f"explore/budgets/{number}")
         budgets = stream.uniform(*ends, how.episodes)
         explorer = ExploringPolicy(
-            policy or random, random, how.decay, how.floor, how.hold, how.move
+            policy or random,
+            random,
+            how.decay,
+            how.floor,
+            how.hold,
+            how.move,
+            length=mean_length(how, before) if how.decay_by == "step" else None,
         )
         episodes = range(number * how.episodes, (number + 1) * how.episodes)
         by: dict[str, Any] = {"workers": self.workers, "engine": self.engine}
         return collect(explorer, env, episodes, budgets=budgets, seed=self.seed, **by)
+
+
+def mean_length(how: Exploration, before: Sequence[TransitionBatch]) -> float:
+    """Mean number of steps of the episodes of some rounds; 0 if there are none."""
+    return sum(map(len, before)) / max(1, len(before) * how.episodes)
 
 
 def round_seed(seed: int, number: int) -> int:

@@ -75,6 +75,7 @@ class BFTQConfig:
             of the frontiers of the data; see `HullRule`. 0 for no cap, as in the paper.
         costs_from_zero: whether Q_c below 0 is raised to 0; if not given, where no cost is
             negative.
+        cost_cap: Q_c above it is lowered to it, in discounted cost; if not given, it is not.
 
     Paper: the settings of Algorithm 2, and the tables of the appendix.
 
@@ -94,6 +95,7 @@ class BFTQConfig:
     n_budgets: int = 21
     slope_cap: float = 10.0
     costs_from_zero: bool | None = None
+    cost_cap: float | None = None
     budgets: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -108,6 +110,11 @@ class BFTQConfig:
         require_from_0("slope_cap", self.slope_cap)
         if 0 < self.slope_cap <= 1:
             raise ConfigError(f"slope_cap must be 0 or above 1; got {self.slope_cap}.")
+        if self.cost_cap is not None and not self.budget_range[0] < self.cost_cap < np.inf:
+            raise ConfigError(
+                f"cost_cap must be finite and above the lowest budget, {self.budget_range[0]:g}, "
+                f"or None; got {self.cost_cap}."
+            )
 
     @property
     def beta_grid(self) -> FloatArray:
@@ -253,12 +260,13 @@ class BFTQ:
         if from_zero is None:
             least = _checked(batch).cost.min() if log is None else log.least_cost
             from_zero = bool(least >= 0)
-        values = hull_values(config.slope_cap, costs_from_zero=from_zero, caution=config.caution)
+        ends: dict[str, Any] = {"costs_from_zero": from_zero, "cost_cap": config.cost_cap}
+        values = hull_values(config.slope_cap, **ends, caution=config.caution)
         heads = Heads(grid, True)
         fit = _fitted(
             config, batch, heads, values, seed, device, on_record, keeper, until, log, sums
         )
-        return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, from_zero))
+        return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, **ends))
 
 
 @dataclass(frozen=True)
@@ -435,16 +443,16 @@ def _adder(model: Regressor, sums: Sums) -> Callable[[Log, NextValues], Adder | 
     return Stream if isinstance(model, EncoderNet | FrontierNet) else sums
 
 
-def _rule(fit: Fit, cap: float, costs_from_zero: bool) -> HullRule:
+def _rule(fit: Fit, cap: float, *, costs_from_zero: bool, cost_cap: float | None) -> HullRule:
     """The rule of the policy at each step, in the units of the data."""
-    rules = []
+    rules, most = [], None if cost_cap is None else cost_cap / fit.units[1]
     for step in range(fit.n_steps):
         q_r, q_c = fit.at_states(step).unbind(1)
-        rules.append(HullRule.of(q_r, q_c, cap, costs_from_zero=costs_from_zero))
+        rules.append(HullRule.of(q_r, q_c, cap, costs_from_zero=costs_from_zero, cost_cap=most))
     slope, slack = (
         np.concatenate([getattr(r, name) for r in rules]) for name in ("slope", "slack")
     )
-    return HullRule(costs_from_zero, slope, slack).scaled(*fit.units)
+    return HullRule(costs_from_zero, slope, slack, most).scaled(*fit.units)
 
 
 def _prices(config: LagrangianConfig, batch: TransitionBatch) -> FloatArray:

@@ -36,12 +36,19 @@ Greedy = Callable[[Tensor, Tensor, Tensor], Values]
 """From values that choose and values that value, `[n, 2, A, H]` each, and heads or labels."""
 
 
-def hull_values(slope_cap: float, *, costs_from_zero: bool, caution: float = 0.0) -> NextValues:
+def hull_values(
+    slope_cap: float,
+    *,
+    costs_from_zero: bool,
+    cost_cap: float | None = None,
+    caution: float = 0.0,
+) -> NextValues:
     """Values of the hull policy: the best mixture of two vertices around each budget.
 
     Args:
         slope_cap: of `HullRule.of`; 0 for the paper's rule.
         costs_from_zero: whether Q_c below 0 is raised to 0.
+        cost_cap: Q_c above it is lowered to it, in costs of the data; None for no such cap.
         caution: of an ensemble.
 
     Paper: Eq. 11 by Algorithm 3. Every frontier serves all budgets (Algorithm 5).
@@ -49,13 +56,15 @@ def hull_values(slope_cap: float, *, costs_from_zero: bool, caution: float = 0.0
 
     def at_step(source: Source) -> Worth:
         q_r, q_c = barred(combined(source.sample, caution), source.known).unbind(1)
-        rule = HullRule.of(q_r, q_c, slope_cap, costs_from_zero=costs_from_zero)
+        most = None if cost_cap is None else cost_cap / source.units[1]
+        ends: dict[str, Any] = {"costs_from_zero": costs_from_zero, "cost_cap": most}
+        rule = HullRule.of(q_r, q_c, slope_cap, **ends)
 
         def greedy(choosing: Tensor, valuing: Tensor, asked: Tensor) -> Values:
             points = rule.points(choosing[:, 0], choosing[:, 1])
             budgets = points.raised(asked).to(points.costs.dtype)
             flat = valuing.flatten(2)  # [n, 2, A * H]
-            costs = flat[:, 1].clip(0) if costs_from_zero else flat[:, 1]
+            costs = rule.clipped(flat[:, 1])
             clouds: Any = (points.costs, points.rewards, costs, flat[:, 0])
             cheapest: Any = points.cheapest
             n_threads = torch.get_num_threads()

@@ -3,7 +3,8 @@
 The paper's are as its tables have them, with what its authors' code adds: element-wise clipping of
 gradients at 1, regression that ends below a loss of 0.001, new weights at every iteration with the
 moments of Adam kept, iterations that end at a change of 0.001, labels that are the budgets held,
-and networks without the first activations, whose states are not scaled.
+and networks without the first activations, whose states are not scaled. On the road: ten fixed
+labels a row, Q_c from 0 to 1.5, and an epsilon that falls by the step.
 """
 
 from __future__ import annotations
@@ -107,11 +108,16 @@ def _paper_slot_filling() -> TrainingSpec:
 def _paper_driving() -> TrainingSpec:
     learner = _paper(50, 5000, 15, 5e-4, 0.9)
     assert isinstance(learner.model, EncoderNet)
-    learner = replace(learner, costs_from_zero=True, model=replace(learner.model, labels="uniform"))
+    learner = replace(
+        learner,
+        costs_from_zero=True,
+        cost_cap=1.5,
+        model=replace(learner.model, labels="fixed", n_labels=10),
+    )
     return TrainingSpec(
         EnvConfig("two-way", {"features": "time-to-collision"}),
         learner,
-        Exploration(10, 150, decay=0.002, floor=0.1),
+        Exploration(10, 150, decay=1 / 3000, floor=0.1, decay_by="step"),
     )
 
 

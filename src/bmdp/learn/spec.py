@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from bmdp import settings
 from bmdp.arrays import FloatArray
-from bmdp.checks import require_count, require_from_0, require_share
+from bmdp.checks import require_choice, require_count, require_from_0, require_share
 from bmdp.data import TransitionBatch
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.envs.slots import find_spec
@@ -60,7 +60,7 @@ class Exploration:
     Args:
         rounds: number of rounds.
         episodes: of a round.
-        decay: of epsilon, for an episode.
+        decay: of epsilon, for an episode or for a step, as `decay_by` says.
         floor: least epsilon.
         hold: steps for which a random action is held, at most.
         move: probability, at every step, that the dial is moved to a random budget.
@@ -68,6 +68,8 @@ class Exploration:
             all rounds but the last are fitted; so what leads to the unknown looks good, too.
         count_bonus: rewards of all rounds but the last rise by so many largest rewards over the
             root of n, the number of rows of the same action in the same cell of states.
+        decay_by: "episode", or "step": the steps before an episode are its number times the mean
+            length of the episodes of all rounds before. The first round is random in any case.
 
     Paper: the settings of Algorithm 4.
 
@@ -84,6 +86,7 @@ class Exploration:
     move: float = 0.0
     optimism: float = 0.0
     count_bonus: float = 0.0
+    decay_by: Literal["episode", "step"] = "episode"
 
     def __post_init__(self) -> None:
         for name in ("rounds", "episodes", "hold"):
@@ -94,6 +97,7 @@ class Exploration:
             if not np.isfinite(getattr(self, name)):
                 raise ConfigError(f"{name} must be finite; got {getattr(self, name)}.")
         require_share("floor", self.floor)
+        require_choice("decay_by", self.decay_by, ("episode", "step"))
 
 
 @dataclass(frozen=True)
@@ -261,9 +265,10 @@ def _require_columns(batch: TransitionBatch, learner: Learner) -> None:
             f"episode must name at least {learner.ensemble} episodes for learner.ensemble, which "
             f"gives each of so many models its own; got {n_episodes}. Use learner.ensemble=1."
         )
-    if getattr(learner.model, "labels", "") == "stored" and batch.budget is None:
+    labels = getattr(learner.model, "labels", "")
+    if labels in ("stored", "products") and batch.budget is None:
         raise DataError(
-            "budget must be given for learner.model.labels 'stored'; the log has none. Use "
+            f"budget must be given for learner.model.labels '{labels}'; the log has none. Use "
             "learner.model.labels=uniform."
         )
     if isinstance(learner.schedule, Backward) and batch.step is None:

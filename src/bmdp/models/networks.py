@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bmdp.arrays import BoolArray
+from bmdp.arrays import BoolArray, FloatArray
 from bmdp.checks import require_choice, require_count
 from bmdp.errors import ConfigError, DataError
 from bmdp.models.regressor import (
@@ -109,9 +109,11 @@ class EncoderNet:
         reading: "text": an activation after every layer, and states of mean 0 and deviation 1.
             "code", as in the authors' code: no activation after the encoder and after the first
             layer, which are then one affine map, and states and costs as they are.
-        labels: budgets that a row is fitted at, new ones at every iteration: "uniform" in the
-            range, or the "stored" ones of the data, as in the paper.
-        n_labels: number of labels of a row.
+        labels: budgets that a row is fitted at. "uniform": drawn from the range, new ones at every
+            iteration. "stored": the one that was held, as in the paper. "fixed": k / n of the range
+            for k from 0 to n - 1. "products": k / n of the budget that was held, or of the range
+            where none was held or it was the lowest.
+        n_labels: number n of labels of a row; "stored" has one.
         regression: how it is fitted.
 
     Paper: Section 4 and the tables of the appendix.
@@ -128,7 +130,7 @@ class EncoderNet:
     hidden: tuple[int, ...] = (256, 128, 64)
     encoder: tuple[int, ...] = (50,)
     reading: Literal["text", "code"] = "text"
-    labels: Literal["uniform", "stored"] = "uniform"
+    labels: Literal["uniform", "stored", "fixed", "products"] = "uniform"
     n_labels: int = 1
     regression: Regression = field(default_factory=Regression)
 
@@ -136,7 +138,7 @@ class EncoderNet:
         require_choice("reading", self.reading, ("text", "code"))
         _set_units(self, "hidden", least=1 if self.reading == "text" else 2)
         _set_units(self, "encoder", least=1)
-        require_choice("labels", self.labels, ("uniform", "stored"))
+        require_choice("labels", self.labels, ("uniform", "stored", "fixed", "products"))
         require_count("n_labels", self.n_labels, 1)
 
     @property
@@ -256,18 +258,29 @@ class NetworkQ(QModel):
         """All heads, or budgets of each row for a network that takes the budget as an input."""
         if isinstance(self.settings, FrontierNet):
             return super().labels(iteration, device)
-        if self.settings.labels == "stored":
-            if self._problem.budgets is None:
-                raise DataError(
-                    "labels='stored' needs a batch with budgets; this one has none. Use "
-                    "labels='uniform'."
-                )
-            drawn = np.asarray(self._problem.budgets)[:, None]
-        else:
-            ends, shape = self.sizes.heads, (len(self._rows), self.settings.n_labels)
+        kind, n_labels = self.settings.labels, self.settings.n_labels
+        low, high = self.sizes.heads[0], self.sizes.heads[-1]
+        if kind == "stored":
+            found = self._held(kind)[:, None]
+        elif kind == "uniform":
             rng = self._problem.generator(f"labels/{iteration}")
-            drawn = rng.uniform(ends[0], ends[-1], shape)
-        return torch.tensor(drawn, dtype=torch.float32, device=device)
+            found = rng.uniform(low, high, (len(self._rows), n_labels))
+        else:
+            tops = np.full(len(self._rows), high)
+            if kind == "products":
+                held = self._held(kind)
+                tops = np.where(held > low, held, high)
+            found = low + (tops - low)[:, None] * np.arange(n_labels) / n_labels
+        return torch.tensor(found, dtype=torch.float32, device=device)
+
+    def _held(self, labels: str) -> FloatArray:
+        """Budgets that were held at the rows `[N]`."""
+        if self._problem.budgets is None:
+            raise DataError(
+                f"labels='{labels}' needs a batch with budgets; this one has none. Use "
+                "labels='uniform'."
+            )
+        return np.asarray(self._problem.budgets, np.float64)
 
     def embed(self, states: Tensor) -> Tensor:
         """States as the networks see them."""

@@ -26,7 +26,7 @@ from bmdp.learn.spec import EnvConfig
 from bmdp.paper.runner import Piece, Work
 from bmdp.paper.scenes import episode_of, first_state, layout_of, played, rounded, task_of
 from bmdp.paper.training import playable
-from bmdp.policies.hull import HullPolicy, HullRule, augmented_actions
+from bmdp.policies.hull import HullPolicy, augmented_actions
 from bmdp.policies.policy import BudgetedPolicy, Policy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.randomness import named_generator
@@ -188,7 +188,7 @@ def hull_piece(policy: BudgetedPolicy, env: EnvConfig, budget: float, seed: int)
     """
     task, first = task_of(env.spec()), first_decision(policy)
     state = first_state(task, seed)
-    every = replace(first, rule=HullRule(first.rule.costs_from_zero)).points(state[None])
+    every = replace(first, rule=first.rule.from_cheapest()).points(state[None])
     frontier = first.frontier(state)
     assert frontier.index is not None
     actions, handed_on = augmented_actions(np.arange(every.costs.size), first.beta_grid)

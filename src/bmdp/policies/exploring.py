@@ -1,4 +1,4 @@
-"""The policy of exploration: greedy but for an epsilon that falls from episode to episode."""
+"""The policy of exploration: greedy but for an epsilon that falls with episodes, or with steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
-from bmdp.checks import require_share
+from bmdp.checks import require_from_0, require_share
 from bmdp.errors import ConfigError
 from bmdp.policies.policy import (
     Decisions,
@@ -30,20 +30,24 @@ from bmdp.storage import storable
 class ExploringPolicy(Policy):
     """Follows `explorer` with probability epsilon at every step, else `greedy`.
 
-    Epsilon of episode i is floor + (1 - floor) * exp(-decay * i). What `explorer` does may be held
-    for a few steps: far away places need several steps in one direction. And the dial may be moved
-    in the middle, so that it is learned what to do then: a policy that was given much to spend does
-    not see how to get out of danger with little.
+    Epsilon of episode i is floor + (1 - floor) * exp(-decay * i). Given a `length`, it falls by the
+    step: that of step t of episode i is floor + (1 - floor) * exp(-decay * (length * i + t)).
+    Episodes are played side by side, so the steps before an episode are counted by their mean.
+
+    What `explorer` does may be held for a few steps: far away places need several steps in one
+    direction. And the dial may be moved in the middle, so that it is learned what to do then: a
+    policy that was given much to spend does not see how to get out of danger with little.
 
     Paper: Algorithm 4, "Explore" and "Exploit".
 
     Args:
         greedy: the policy that was learned.
         explorer: a random one, of the same budget range.
-        decay: of epsilon, for an episode.
+        decay: of epsilon, for an episode, or for a step if there is a length.
         floor: least epsilon.
         hold: a random action is held for 1 to so many steps, the number being random, too.
         move: probability, at every step, that the next budget is a new one, uniform in the range.
+        length: mean number of steps of an episode; if not given, epsilon falls by the episode.
 
     >>> from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
     >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
@@ -59,6 +63,7 @@ class ExploringPolicy(Policy):
     floor: float = 0.0
     hold: int = 1
     move: float = 0.0
+    length: float | None = None
 
     why_no_one_step_form = "explores less from episode to episode"
     takes_masks = True
@@ -70,15 +75,18 @@ class ExploringPolicy(Policy):
                 f"got {self.decay}, {self.floor} and {self.hold}."
             )
         require_share("move", self.move)
+        if self.length is not None:
+            require_from_0("length", self.length)
 
     @property
     def budget_range(self) -> tuple[float, float]:
         """That of both policies."""
         return self.greedy.budget_range
 
-    def epsilon(self, episodes: IntArray) -> FloatArray:
-        """Probability of a random action in some episodes, by number."""
-        shrunk: FloatArray = np.exp(-self.decay * episodes)
+    def epsilon(self, episodes: IntArray, step: int = 0) -> FloatArray:
+        """Probability of a random action at a step of some episodes, by number."""
+        passed = episodes if self.length is None else self.length * episodes + step
+        shrunk: FloatArray = np.exp(-self.decay * passed)
         return self.floor + (1 - self.floor) * shrunk
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> ExploringTracker:
@@ -93,7 +101,6 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
         self, policy: ExploringPolicy, budgets: ArrayLike, streams: EpisodeStreams
     ) -> None:
         """Starts one episode for each stream."""
-        self._epsilon = policy.epsilon(streams.episodes)
         self._left = np.zeros(len(streams), np.int64)  # steps for which an action is still held
         self._held = np.zeros(len(streams), np.int64)
         super().__init__(policy, budgets, streams)
@@ -107,7 +114,8 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
             is_there = self._available[np.arange(len(going)), self._held]
             self._left[~is_there] = 0
         holds = going & (self._left > 0)
-        explores = going & ~holds & (uniforms[:, 0] < self._epsilon)
+        epsilon = policy.epsilon(self._streams.episodes, self._step)
+        explores = going & ~holds & (uniforms[:, 0] < epsilon)
         decision = idle_decisions(self._budgets)
         for part, rows, draws in (
             (greedy, going & ~holds & ~explores, uniforms[:, 2 : 2 + n_greedy]),

@@ -78,6 +78,7 @@ class HullRule:
         costs_from_zero: whether Q_c below 0 is raised to 0.
         slope: `[S]`, reward for a unit of cost; 0 for no cap.
         slack: `[S]`, in cost.
+        cost_cap: Q_c above it is lowered to it; None for no such cap.
 
     >>> q_r, q_c = np.array([[[0.0], [5.0], [6.0]]]), np.array([[[-0.1], [0.1], [1.0]]])
     >>> HullRule(costs_from_zero=True).points(q_r, q_c).costs.tolist()
@@ -90,6 +91,7 @@ class HullRule:
     costs_from_zero: bool = False
     slope: FloatArray = field(default_factory=lambda: np.zeros(1))
     slack: FloatArray = field(default_factory=lambda: np.zeros(1))
+    cost_cap: float | None = None
 
     def __post_init__(self) -> None:
         """Checks the numbers and makes them read-only."""
@@ -102,7 +104,15 @@ class HullRule:
             object.__setattr__(self, name, read_only(values))
 
     @classmethod
-    def of(cls, q_r: Any, q_c: Any, cap: float, *, costs_from_zero: bool) -> HullRule:
+    def of(
+        cls,
+        q_r: Any,
+        q_c: Any,
+        cap: float,
+        *,
+        costs_from_zero: bool,
+        cost_cap: float | None = None,
+    ) -> HullRule:
         """Returns the rule of one step, given Q-values `[N, A, B]` at a sample of states.
 
         Args:
@@ -111,8 +121,9 @@ class HullRule:
             cap: slope in mean chords of the sample's frontiers, and their width in slacks; 0 for no
                 cap.
             costs_from_zero: as in `HullRule`.
+            cost_cap: as there.
         """
-        plain = cls(costs_from_zero)
+        plain = cls(costs_from_zero, cost_cap=cost_cap)
         if cap == 0 or len(q_r) == 0:
             return plain
         costs, rewards, cheapest, first_cost, _ = plain.points(q_r, q_c)
@@ -124,20 +135,33 @@ class HullRule:
         if width <= 0:
             return plain
         slope = cap * float(rise.mean()) / width
-        return cls(costs_from_zero, np.array([slope]), np.array([width / cap]))
+        return replace(plain, slope=np.array([slope]), slack=np.array([width / cap]))
 
     def scaled(self, reward_unit: float, cost_unit: float) -> HullRule:
         """Returns the same rule for rewards and costs that are so many times larger."""
         return replace(
-            self, slope=self.slope * (reward_unit / cost_unit), slack=self.slack * cost_unit
+            self,
+            slope=self.slope * (reward_unit / cost_unit),
+            slack=self.slack * cost_unit,
+            cost_cap=None if self.cost_cap is None else self.cost_cap * cost_unit,
         )
+
+    def from_cheapest(self) -> HullRule:
+        """Returns the rule whose frontier begins at the cheapest point."""
+        return replace(self, slope=np.zeros(1), slack=np.zeros(1))
+
+    def clipped(self, costs: Any) -> Any:
+        """Costs from 0 on, and up to the cap, where the rule says so."""
+        least = 0 if self.costs_from_zero else None
+        if least is None and self.cost_cap is None:
+            return costs
+        return costs.clip(least, self.cost_cap)
 
     def points(self, q_r: Any, q_c: Any, step: int = 0) -> Points:
         """From (q_r, q_c), each `[N, A, B]`, to points `[N, A * B]`."""
         n_points = q_r.shape[1] * q_r.shape[2]
         costs, rewards = _playable(q_c.reshape(len(q_c), n_points), q_r.reshape(len(q_r), n_points))
-        if self.costs_from_zero:
-            costs = costs.clip(0)
+        costs = self.clipped(costs)
         least = _least(costs)[:, None]
         cheapest = _masked(rewards, costs > least).argmax(1)
         slope, slack = (float(v[min(step, len(v) - 1)]) for v in (self.slope, self.slack))

@@ -19,7 +19,7 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.evaluation import Evaluation, evaluate
 from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, mixtures_at, upper_frontier
 from bmdp.policies import CalibratedPolicy, HullPolicy, MultiplierPolicy, Portfolio, PriceDial
-from bmdp.policies.hull import HullRule, augmented_actions
+from bmdp.policies.hull import augmented_actions
 from bmdp.policies.policy import BudgetedPolicy, Decisions, Randomness, Tracker
 from bmdp.randomness import named_generator
 from bmdp.report.figures import Hull, Shares
@@ -211,7 +211,7 @@ def hull_of(policy: Any, place: Place, budget: float, names: Sequence[str]) -> H
     if not isinstance(form, HullPolicy):
         return None
     q_r, q_c = form.q_values(place.state[None], len(form.beta_grid))
-    every = HullRule(form.rule.costs_from_zero).points(q_r, q_c)
+    every = form.rule.from_cheapest().points(q_r, q_c)
     known = np.isfinite(q_r.reshape(-1))
     actions, handed_on = augmented_actions(np.flatnonzero(known), form.beta_grid)
     points = form.points(place.state[None])

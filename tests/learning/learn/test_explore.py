@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from bmdp import ConfigError, TransitionBatch, explore, load_policy
-from bmdp.learn import Backward, Exploration, FTQConfig, Iterations, TrainingSpec, resume, train
+from bmdp.learn import (
+    Backward,
+    Exploration,
+    FTQConfig,
+    Iterations,
+    TrainingSpec,
+    collect,
+    resume,
+    train,
+)
 from bmdp.learn.explore import (
     CollectionRecord,
     RoundRecord,
@@ -17,6 +26,7 @@ from bmdp.learn.explore import (
 )
 from bmdp.learn.learners import learner_of
 from bmdp.models import FrontierNet, LinearModel, Regression
+from bmdp.policies import ExploringPolicy, RandomBudgetedPolicy
 from training import LEARNER, SPEC, content
 
 PRICED = FTQConfig(
@@ -178,9 +188,25 @@ def test_a_curious_run_that_was_killed_ends_as_if_it_had_not_been(changes, tmp_p
         assert content(tmp_path / "run" / part) == content(tmp_path / "whole" / part)
 
 
+def test_epsilon_falls_by_the_steps_of_all_rounds_before():
+    spec = exploring(decay=0.01, floor=0.2, decay_by="step")
+    store = Kept()
+    batch, _ = Rounds(spec, 0, lambda record: None, device="cpu", store=store).explore()
+    first, second = (of_round(batch, number) for number in range(2))
+    random = RandomBudgetedPolicy(5, 0.0, 1.0)
+    explorer = ExploringPolicy(store.policies[0], random, 0.01, 0.2, length=len(first) / 20)
+    budgets = second.budget[second.starts()]
+    by_hand = collect(explorer, SPEC.env.spec(), range(20, 40), budgets=budgets, seed=0)
+    assert same_rows(second, by_hand)
+    assert not same_rows(
+        second, of_round(explore(exploring(decay=0.01, floor=0.2), seed=0).batch, 1)
+    )
+
+
 @pytest.mark.slow
-def test_any_number_of_workers_explores_the_same():
-    how = Exploration(2, 70, decay=0.05, optimism=2.0)  # of two parts a round
+@pytest.mark.parametrize("decay_by", ["episode", "step"])
+def test_any_number_of_workers_explores_the_same(decay_by):
+    how = Exploration(2, 70, decay=0.05, optimism=2.0, decay_by=decay_by)  # of two parts a round
     spec = replace(SPEC, exploration=how)
     one, two = (explore(spec, seed=1, workers=workers, device="cpu") for workers in (1, 2))
     assert same_rows(one.batch, two.batch)
@@ -213,6 +239,7 @@ def test_a_policy_that_was_learned_with_optimism_is_stored(tmp_path):
         ({"count_bonus": np.inf}, "count_bonus must be finite; got inf"),
         ({"floor": 1.5}, "floor must be from 0 to 1; got 1.5"),
         ({"move": -0.5}, "move must be from 0 to 1; got -0.5"),
+        ({"decay_by": "day"}, "decay_by must be one of episode, step; got 'day'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):

@@ -102,6 +102,24 @@ def test_costs_are_taken_to_be_from_0_on_where_no_cost_of_the_log_is_negative(sh
     assert policy.frontier(SOME[0]).costs[0] == pytest.approx(lowest, abs=0.05)
 
 
+@pytest.mark.parametrize("unit", [1.0, 40.0])
+def test_costs_above_a_cap_are_not_believed_by_the_policy(unit):
+    arrays = bandit(200).to_arrays()
+    batch = TransitionBatch.from_arrays(arrays | {"cost": arrays["cost"] * unit})
+    capped = config(model=LinearModel(), budget_range=(0.0, unit), cost_cap=0.5 * unit)
+    policy = fitted(capped, batch)
+    assert policy.rule.cost_cap == pytest.approx(0.5 * unit)
+    assert policy.frontier(SOME[0]).costs[-1] == pytest.approx(0.5 * unit)
+    half = policy.options(SOME, np.full(10, 0.25 * unit))
+    assert (half.action * half.probability).sum(axis=1) == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("cost_cap", [0.0, -1.0, np.inf, np.nan])
+def test_a_cap_of_costs_is_a_number_above_the_lowest_budget(cost_cap):
+    with pytest.raises(ConfigError, match="cost_cap must be finite and above the lowest budget, 0"):
+        BFTQConfig(gamma=1.0, cost_cap=cost_cap)
+
+
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 def test_other_units_of_rewards_and_costs_give_the_same_policy(unit):
     arrays = bandit(100).to_arrays()

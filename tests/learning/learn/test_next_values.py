@@ -212,6 +212,15 @@ def test_costs_below_zero_are_not_believed_if_there_are_none():
     assert found.n_infeasible == 40 > worth(PAPER, grid, budgets).n_infeasible
 
 
+@pytest.mark.parametrize(("cost_cap", "reward"), [(None, 2.0), (4.0, 5.0), (20.0, 2.0)])
+def test_costs_above_a_cap_are_lowered_to_it_in_the_units_of_the_data(cost_cap, reward):
+    """In units of 2, budget 1 buys a fifth of 10 for 5, or half of it if that costs 2."""
+    makes = hull_values(0.0, costs_from_zero=False, cost_cap=cost_cap)
+    values = said([(0.0, 0.0), (10.0, 5.0)])
+    found = worth(makes, values, [1.0], units=(1.0, 2.0)).values[0, 0]
+    assert found.tolist() == pytest.approx([reward, 1.0])
+
+
 @pytest.mark.parametrize(("cap", "reward", "cost"), [(0, 0.0, 0.0), (10, 5, 0.01), (1000, 0, 0)])
 def test_the_slope_cap_begins_the_frontier_where_saving_is_worth_it(cap, reward, cost):
     """The mean chord is 6 for 1. The first 0.01 of cost is worth 500 a unit."""

@@ -159,17 +159,37 @@ def test_uniform_labels_are_new_at_every_iteration_and_within_the_range():
     assert (labels_of(network, given, 0) == first).all()
 
 
+def holding(budgets, **changes):
+    given = problem(**changes)
+    return type(given)(**{**vars(given), "budgets": np.asarray(budgets)})
+
+
 def test_stored_labels_are_those_of_the_data():
-    given = problem()
     held = np.linspace(0, 1, 60)
-    given = type(given)(**{**vars(given), "budgets": held})
-    found = labels_of(EncoderNet((8,), labels="stored"), given, 3)
+    found = labels_of(EncoderNet((8,), labels="stored"), holding(held), 3)
     np.testing.assert_allclose(found, held[:, None], atol=1e-6)
 
 
-def test_stored_labels_must_be_there():
-    with pytest.raises(DataError, match="labels='stored' needs a batch with budgets"):
-        labels_of(EncoderNet((8,), labels="stored"), problem(), 0)
+@pytest.mark.parametrize("heads", [(0.0, 0.5, 1.0), (1.0, 3.0)])
+def test_fixed_labels_are_shares_of_the_range_without_its_top(heads):
+    network = EncoderNet((8,), labels="fixed", n_labels=10)
+    found = labels_of(network, holding(np.full(60, 0.3), heads=heads), 3)
+    expected = heads[0] + (heads[-1] - heads[0]) * np.arange(0, 1, 0.1)
+    np.testing.assert_allclose(found, np.tile(expected, (60, 1)), atol=1e-6)
+
+
+def test_labels_that_are_products_are_shares_of_the_budget_held_or_of_the_range_without_one():
+    held = np.where(np.arange(60) < 5, 0.0, np.linspace(0, 1, 60))
+    network = EncoderNet((8,), labels="products", n_labels=10)
+    found = labels_of(network, holding(held), 3)
+    tops = np.where(np.arange(60) < 5, 1.0, held)
+    np.testing.assert_allclose(found, tops[:, None] * np.arange(0, 1, 0.1), atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", ["stored", "products"])
+def test_budgets_that_labels_are_made_of_must_be_there(labels):
+    with pytest.raises(DataError, match=f"labels='{labels}' needs a batch with budgets"):
+        labels_of(EncoderNet((8,), labels=labels), problem(), 0)
 
 
 def test_a_frontier_net_is_fitted_on_all_heads():
@@ -337,7 +357,7 @@ def test_bftq_learns_a_bandit_with_the_papers_network(reading):
         (lambda: EncoderNet((8, 0)), "hidden must be whole numbers"),
         (lambda: EncoderNet(encoder=()), "encoder must be"),
         (lambda: EncoderNet(reading="poem"), "reading must be one of text, code; got 'poem'"),
-        (lambda: EncoderNet(labels="none"), "labels must be one of uniform, stored"),
+        (lambda: EncoderNet(labels="none"), "labels must be one of uniform, stored, fixed"),
         (lambda: EncoderNet(n_labels=0), "n_labels must be a whole number from 1 on"),
         (lambda: FrontierNet(structure="cubic"), "structure must be one of monotone, free"),
         (lambda: FrontierNet(inputs="both"), "inputs must be one of scaled, raw"),

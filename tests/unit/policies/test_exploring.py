@@ -1,4 +1,4 @@
-"""The policy of exploration: epsilon by episode, actions that are held, budgets that are moved."""
+"""The policy of exploration: epsilon that falls, actions that are held, budgets that are moved."""
 
 import numpy as np
 import pytest
@@ -34,6 +34,21 @@ def test_epsilon_falls_from_episode_to_episode():
     assert np.bincount(early.ravel(), minlength=5) / early.size == pytest.approx(
         np.full(5, 0.2), abs=0.015
     )
+
+
+def test_epsilon_falls_from_step_to_step_if_episodes_have_a_length():
+    policy = ExploringPolicy(SAFE, RANDOM, decay=0.1, floor=0.1, length=2.5)
+    steps = np.arange(6)[:, None] + 2.5 * np.arange(4)
+    expected = 0.1 + 0.9 * np.exp(-0.1 * steps)
+    found = [policy.epsilon(np.arange(4), step) for step in range(6)]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_the_epsilon_of_a_step_is_the_share_of_its_random_actions():
+    policy = ExploringPolicy(SAFE, RANDOM, decay=0.5, length=0.0)
+    shares = (actions_of(policy, n=20_000) == 3).mean(axis=1)
+    epsilon = np.exp(-0.5 * np.arange(6))
+    np.testing.assert_allclose(shares, 1 - epsilon * 0.8, atol=4 * 0.5 / np.sqrt(20_000))
 
 
 def test_random_actions_may_be_held():
@@ -109,6 +124,7 @@ def test_it_has_the_episode_form_only():
         ({"floor": 2.0}, "floor from 0 to 1"),
         ({"hold": 0}, "hold from 1 on"),
         ({"move": 1.5}, "move must be from 0 to 1"),
+        ({"length": -1.0}, "length must be from 0 on"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

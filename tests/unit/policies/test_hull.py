@@ -319,6 +319,41 @@ def test_a_rule_for_other_units_is_the_one_that_is_measured_in_them(k_r, k_c):
     assert rule.costs_from_zero
 
 
+@pytest.mark.parametrize("kind", [np.array, torch.tensor], ids=["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("from_zero", "cost_cap", "expected"),
+    [
+        (False, None, [-1.0, 0.5, 3.0]),
+        (True, None, [0.0, 0.5, 3.0]),
+        (False, 1.5, [-1.0, 0.5, 1.5]),
+        (True, 1.5, [0.0, 0.5, 1.5]),
+    ],
+)
+def test_costs_are_clipped_at_zero_and_at_the_cap_where_asked(from_zero, cost_cap, expected, kind):
+    q_r, q_c = kind([[[0.0], [1.0], [2.0]]]), kind([[[-1.0], [0.5], [3.0]]])
+    rule = HullRule(from_zero, cost_cap=cost_cap)
+    assert rule.points(q_r, q_c).costs.tolist() == [expected]
+
+
+def test_a_cap_of_costs_makes_dear_points_affordable_and_is_played_so():
+    q_r, q_c = [[[0.0], [10.0]]], [[[0.0], [4.0]]]
+    policy = HullPolicy(TabularQ(q_r, q_c), [0.0], HullRule(cost_cap=2.0))
+    assert policy.options(np.array([0]), np.array([1.0])).probability.tolist() == [[0.5, 0.5]]
+
+
+def test_chords_end_at_the_cap_of_costs():
+    rule = HullRule.of(TWO_R, TWO_C, 10.0, costs_from_zero=False, cost_cap=1.5)
+    # From (0, 0) to (1, 2), and from (0.5, 1) to (1.5, 7).
+    assert rule.slope.tolist() == pytest.approx([10 * (2 + 6) / (1 + 1)])
+    assert rule.scaled(3.0, 2.0).cost_cap == 3.0
+
+
+def test_a_rule_from_the_cheapest_point_keeps_the_ends_of_costs():
+    rule = HullRule(True, [3.0], [0.1], 1.5).from_cheapest()
+    assert (rule.costs_from_zero, rule.cost_cap) == (True, 1.5)
+    assert (rule.slope.tolist(), rule.slack.tolist()) == ([0.0], [0.0])
+
+
 @pytest.mark.parametrize("name", ["slope", "slack"])
 @pytest.mark.parametrize(
     ("values", "error", "message"),
