@@ -85,14 +85,15 @@ def test_the_exploration_is_that_of_the_records(folder, part, run, spec):
             assert set(way) == {"x", "y", "budget", "cost"}
             assert (way["x"][0], way["y"][0]) == (3.5, 0.5)
             assert 2 <= len(way["x"]) == len(way["y"]) <= 10
-            assert 0 <= way["budget"] <= 1
+            assert 0 <= way["budget"] <= 1 if part == "" else way["budget"] == 1.125
 
 
 def test_without_regard_to_costs_a_budgeted_policy_is_learned_from_the_same_episodes(folder):
     part = place(folder, "risk-neutral")
     run = RunFolder(part / "exploring")
     batch = TransitionBatch.concatenate([run.batch(0), run.batch(1)])
-    assert type(run.final_policy()).__name__ == "PricedPolicy"
+    assert (batch.budget == batch.next_budget).all()
+    assert set(batch.budget) == {1.125}  # nine steps in cells that cost an eighth
     learned = bmdp.BFTQ(SMOKE.learner).fit(batch, seed=3, device="cpu")
     found = piece(part, "evaluation")
     check_evaluation(found, learned, ENV, TESTING.budgets, TESTING.n_episodes, 3)
@@ -135,4 +136,12 @@ def test_our_best_preset_has_as_many_episodes_as_the_papers():
         explored = [getattr(settings, name).exploration for settings in (best, paper)]
         assert explored[0].rounds == explored[1].rounds == 10
         assert explored[0].episodes == explored[1].episodes == 500
-    assert best.neutral.exploration.optimism == best.neutral.exploration.count_bonus == 0
+
+
+@pytest.mark.parametrize("name", ["smoke", "quick", "best"])
+def test_our_two_ways_to_explore_differ_in_budgets_alone(name):
+    ours = experiment.SETTINGS[name]
+    how = replace(ours.sensitive.exploration, budgets="top")
+    learner = replace(ours.sensitive.learner, budget_range=(0.0, 1.125))
+    assert ours.neutral == replace(ours.sensitive, learner=learner, exploration=how)
+    assert ours.learner == ours.sensitive.learner

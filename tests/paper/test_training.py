@@ -30,7 +30,6 @@ from bmdp.paper.training import (
     all_prices,
     fitted_prices,
     playable,
-    risk_neutral,
 )
 from bmdp.policies import RandomBudgetedPolicy
 from training import SPEC, Killed
@@ -120,30 +119,11 @@ def test_what_was_learned_is_placed_on_a_device_that_is_not_the_cpu(log, monkeyp
     assert devices == ["cuda"]
 
 
-def test_exploring_without_regard_to_costs_takes_what_there_is_of_the_settings():
-    spec = bmdp.preset("corridors")
-    found = risk_neutral(spec)
-    assert found.learner == FTQConfig(
-        gamma=1.0, model=spec.learner.model, schedule=Iterations(10, settled=0.0), ensemble=1
-    )
-    how, before = found.exploration, spec.exploration
-    assert (how.rounds, how.episodes, how.decay, how.floor, how.hold) == (
-        before.rounds,
-        before.episodes,
-        before.decay,
-        before.floor,
-        before.hold,
-    )
-    assert (how.optimism, how.count_bonus, how.move) == (0.0, 0.0, 0.0)
-
-
 def test_models_that_are_told_a_budget_become_models_without_one():
     spec = bmdp.preset("paper-driving")
     assert isinstance(spec.learner.model, EncoderNet)
     before = spec.learner.model
     network = FrontierNet(before.hidden, "free", regression=before.regression)
-    neutral = risk_neutral(spec).learner
-    assert (neutral.model, neutral.schedule.n) == (network, 15)
     several = all_prices(spec.learner)
     assert (several.model, several.schedule) == (network, spec.learner.schedule)
 

@@ -105,7 +105,7 @@ POLICIES = [
     PORTFOLIO,
     Portfolio.coin(PORTFOLIO, STEPS, 0.2, 1.0),
     CalibratedPolicy(PORTFOLIO, CERTIFICATE),
-    ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125, 7.5),
+    ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125, 7.5, True),
     RANDOM,
     UniformPolicy(3, 0.0, 1.0),
     ScriptedPolicy("corridors/safe", high=2.0),

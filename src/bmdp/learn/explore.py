@@ -1,7 +1,8 @@
 """Learning by exploring: rounds of episodes, after each of which the policy is learned anew.
 
 Paper: Algorithm 4. *Risk-sensitive*: the policy that explores is the budgeted one. *Risk-neutral*:
-it is the one of fitted Q-iteration, which looks at rewards alone (`FTQConfig`); the budgeted one
+it is the one of fitted Q-iteration, which looks at rewards alone (`FTQConfig`), or the budgeted one
+whose budgets stay at the top of the range (`Exploration.budgets`). A policy that takes any budget
 can be learned from its data.
 
 Differs: if wanted, what is unknown looks good while exploring (`Exploration.optimism`,
@@ -259,7 +260,8 @@ class Rounds:
         ends = self.spec.learner.budget_range
         random = RandomBudgetedPolicy(n_actions, *ends)
         stream = named_generator(self.seed, f"explore/budgets/{number}")
-        budgets = stream.uniform(*ends, how.episodes)
+        at_top = how.budgets == "top"
+        budgets = np.full(how.episodes, ends[1]) if at_top else stream.uniform(*ends, how.episodes)
         explorer = ExploringPolicy(
             policy or random,
             random,
@@ -268,6 +270,7 @@ class Rounds:
             how.hold,
             how.move,
             length=mean_length(how, before) if how.decay_by == "step" else None,
+            at_top=at_top,
         )
         episodes = range(number * how.episodes, (number + 1) * how.episodes)
         by: dict[str, Any] = {"workers": self.workers, "engine": self.engine}

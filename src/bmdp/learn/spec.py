@@ -70,6 +70,9 @@ class Exploration:
             root of n, the number of rows of the same action in the same cell of states.
         decay_by: "episode", or "step": the steps before an episode are its number times the mean
             length of the episodes of all rounds before. The first round is random in any case.
+        budgets: held while exploring: "uniform" in the range at the start, then as policies hand
+            them on; or the "top" of the range at every step, so that costs matter as little as they
+            can.
 
     Paper: the settings of Algorithm 4.
 
@@ -87,6 +90,7 @@ class Exploration:
     optimism: float = 0.0
     count_bonus: float = 0.0
     decay_by: Literal["episode", "step"] = "episode"
+    budgets: Literal["uniform", "top"] = "uniform"
 
     def __post_init__(self) -> None:
         for name in ("rounds", "episodes", "hold"):
@@ -98,6 +102,7 @@ class Exploration:
                 raise ConfigError(f"{name} must be finite; got {getattr(self, name)}.")
         require_share("floor", self.floor)
         require_choice("decay_by", self.decay_by, ("episode", "step"))
+        require_choice("budgets", self.budgets, ("uniform", "top"))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
 """Does it pay to explore at all budgets? Risk-sensitive against risk-neutral, on corridors.
 
 The main part explores with the budgeted policy itself (Algorithm 4). The part "risk-neutral"
-explores with fitted Q-iteration, which looks at rewards alone, and learns a budgeted policy from
-these episodes. Both are measured at the same budgets, against the true frontier.
+explores without regard to costs, and learns a budgeted policy from these episodes. Both are
+measured at the same budgets, against the true frontier.
+
+The paper's risk-neutral exploration is by fitted Q-iteration, which looks at rewards alone. Ours
+has the same learner and the same settings as the risk-sensitive one, and differs in its budgets
+alone: they stay at the most that an episode can cost.
 
     FOLDER/truth/truth.json                     the true frontier
     FOLDER/seed-N/                              a training run that explores with budgets
@@ -77,7 +81,7 @@ class ExplorationSettings:
 
     n_seeds: int
     sensitive: TrainingSpec  # explores with the budgeted policy
-    neutral: TrainingSpec  # explores with fitted Q-iteration
+    neutral: TrainingSpec  # explores without regard to costs
     learner: BFTQConfig  # of the budgeted policy from the episodes of `neutral`
     testing: Trials
     truth: TruthSearch = TruthSearch()
@@ -87,8 +91,14 @@ def _ours(
     n_seeds: int, spec: TrainingSpec, testing: Trials, how: TruthSearch
 ) -> ExplorationSettings:
     assert isinstance(spec.learner, BFTQConfig)
-    neutral = training.risk_neutral(spec)
-    return ExplorationSettings(n_seeds, spec, neutral, spec.learner, testing, how)
+    return ExplorationSettings(n_seeds, spec, at_the_top(spec), spec.learner, testing, how)
+
+
+def at_the_top(spec: TrainingSpec) -> TrainingSpec:
+    """Returns the same exploration of corridors at budgets that no episode can exceed."""
+    env, how = training.explored(spec)
+    learner = replace(spec.learner, budget_range=Corridors(**env.settings).cost_range)
+    return replace(spec, learner=learner, exploration=replace(how, budgets="top"))
 
 
 def _smaller(model: KernelModel, n_budgets: int, **exploration: Any) -> TrainingSpec:

@@ -12,7 +12,7 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, StoreError
 from bmdp.learn import runs
-from bmdp.learn.fit import Iterations, torch_device
+from bmdp.learn.fit import torch_device
 from bmdp.learn.learners import (
     FTQ,
     BFTQConfig,
@@ -31,8 +31,6 @@ from bmdp.policies.portfolio import Portfolio
 from bmdp.storage import SPEC
 
 AnyPolicy = TypeVar("AnyPolicy", bound=BudgetedPolicy)
-
-_N_ITERATIONS = 10  # of fitted Q-iteration without regard to costs
 
 
 def trained(spec: TrainingSpec, work: Work, folder: Path | None = None) -> Any:
@@ -147,23 +145,6 @@ def playable(policy: AnyPolicy, device: str) -> AnyPolicy:
     if torch_device(device).type == "cpu":
         return policy
     return cast(AnyPolicy, placed(policy, device))
-
-
-def risk_neutral(spec: TrainingSpec) -> TrainingSpec:
-    """Returns the same exploration without regard to costs, by fitted Q-iteration as in the paper.
-
-    One model is fitted again and again, whatever the schedule of the budgeted learner.
-    """
-    budgeted, (env, how) = spec.learner, explored(spec)
-    by_iterations = isinstance(budgeted.schedule, Iterations)
-    learner = FTQConfig(
-        gamma=budgeted.gamma,
-        model=_without_budgets(budgeted.model),
-        schedule=budgeted.schedule if by_iterations else Iterations(_N_ITERATIONS, settled=0.0),
-        ensemble=1,
-    )
-    plain = Exploration(how.rounds, how.episodes, how.decay, how.floor, how.hold)
-    return TrainingSpec(env, learner, plain)
 
 
 def all_prices(learner: BFTQConfig) -> LagrangianConfig:

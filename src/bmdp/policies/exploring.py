@@ -48,6 +48,8 @@ class ExploringPolicy(Policy):
         hold: a random action is held for 1 to so many steps, the number being random, too.
         move: probability, at every step, that the next budget is a new one, uniform in the range.
         length: mean number of steps of an episode; if not given, epsilon falls by the episode.
+        at_top: whether the dial stays at the top of the range from the second step on, whatever
+            budget is handed on, so that costs matter as little as they can.
 
     >>> from bmdp.policies import HullPolicy, RandomBudgetedPolicy, TabularQ
     >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
@@ -64,6 +66,7 @@ class ExploringPolicy(Policy):
     hold: int = 1
     move: float = 0.0
     length: float | None = None
+    at_top: bool = False
 
     why_no_one_step_form = "explores less from episode to episode"
     takes_masks = True
@@ -135,12 +138,15 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
         return decision
 
     def _move(self, next_budgets: FloatArray, going: BoolArray) -> None:
-        """Draws some of the next budgets anew."""
+        """Draws some of the next budgets anew, or sets all of them to the top."""
+        low, high = self._policy.budget_range
+        if self._policy.at_top:
+            next_budgets[going] = high
+            return
         if self._policy.move == 0:
             return
         draws = self._streams.child("move").uniforms(self._step, 2)
         moved = going & (draws[:, 0] < self._policy.move)
-        low, high = self._policy.budget_range
         next_budgets[moved] = low + (high - low) * draws[moved, 1]
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:

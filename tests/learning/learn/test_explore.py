@@ -203,6 +203,15 @@ def test_epsilon_falls_by_the_steps_of_all_rounds_before():
     )
 
 
+def test_budgets_may_stay_at_the_top_of_the_range():
+    learner = replace(LEARNER, budget_range=(0.0, 1.5))
+    batch = explore(exploring(learner, budgets="top", move=0.5), seed=0, device="cpu").batch
+    assert set(batch.budget) == set(batch.next_budget) == {1.5}
+    free = explore(exploring(learner, move=0.5), seed=0, device="cpu").batch
+    assert free.budget.min() < 0.5
+    assert not same_rows(of_round(batch, 1), of_round(free, 1))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("decay_by", ["episode", "step"])
 def test_any_number_of_workers_explores_the_same(decay_by):
@@ -239,6 +248,7 @@ def test_a_policy_that_was_learned_with_optimism_is_stored(tmp_path):
         ({"count_bonus": np.inf}, "count_bonus must be finite; got inf"),
         ({"floor": 1.5}, "floor must be from 0 to 1; got 1.5"),
         ({"move": -0.5}, "move must be from 0 to 1; got -0.5"),
+        ({"budgets": "low"}, "budgets must be one of uniform, top; got 'low'"),
         ({"decay_by": "day"}, "decay_by must be one of episode, step; got 'day'"),
     ],
 )

@@ -197,6 +197,7 @@ def test_what_is_no_specification_is_refused(value, message):
         ("exploration.optimism=1", "exploration.optimism", 1.0),
         ("exploration.count_bonus=2", "exploration.count_bonus", 2.0),
         ("exploration.decay_by=step", "exploration.decay_by", "step"),
+        ("exploration.budgets=top", "exploration.budgets", "top"),
         ("env.id=slot-filling", "env.id", "slot-filling"),
     ],
 )

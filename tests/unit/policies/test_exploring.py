@@ -91,6 +91,14 @@ def test_the_dial_may_be_moved_to_random_budgets_at_any_step():
     assert (actions_of(policy, first=1) == actions_of(still, first=1)).all()
 
 
+@pytest.mark.parametrize("decay", [0.0, 1e9], ids=["random", "greedy"])
+def test_the_dial_may_be_kept_at_the_top(decay):
+    found = budgets_of(ExploringPolicy(SAFE, RANDOM, decay=decay, move=0.5, at_top=True))
+    assert (found[0, 10:] == 1.0).all()
+    assert (found[:, 10:] == found[0, 10:]).all()
+    assert (budgets_of(ExploringPolicy(SAFE, RANDOM, decay=decay, move=0.5)) < 1.0).any()
+
+
 def test_what_an_episode_does_is_its_own_affair():
     policy = ExploringPolicy(SAFE, RANDOM, decay=0.001, hold=2, move=0.3)
     together, alone = actions_of(policy, n=50), actions_of(policy, n=1, first=30)
