@@ -38,7 +38,10 @@ def run(  # noqa: PLR0913
         str, typer.Option(metavar="SIZE", help="smoke, quick, paper or best.")
     ] = "quick",
     seeds: Annotated[
-        str | None, typer.Option(metavar="0:4", help="Without the last; as the preset has them.")
+        str | None,
+        typer.Option(
+            metavar="0:4", help="Without the last; as many as the preset has, from 100 on."
+        ),
     ] = None,
     workers: Annotated[
         int | None,

@@ -10,8 +10,8 @@ are not made again, so the result is the same, to the last bit on a CPU.
       spec.json            schema, experiment, preset, seeds, settings, versions, machine, command
       lock                 of the process that runs it
       COMMON/              a part that is done once, whatever the seeds
-      seed-0/              the main part of a seed: a training run, with pieces beside it
-      PART/seed-0/         another part of a seed
+      seed-100/            the main part of a seed: a training run, with pieces beside it
+      PART/seed-100/       another part of a seed
       .locks/              one for each task, of the process that does it
       tensorboard/         event files, if wanted
       report/              made by `bmdp report`
@@ -58,6 +58,9 @@ Piece = dict[str, Any]
 """Values by name, as JSON has them."""
 
 KIND, FINISHED = "experiment", "finished"
+FIRST_SEED = 100
+"""First of the seeds of a preset: our settings were chosen on seeds 0 to 9."""
+
 _LOCK, _LOCKS = "lock", ".locks"
 _MOST_TOLD = 3  # differences in one message
 _WAIT = 60.0  # seconds that the process of a run that was killed is given to end
@@ -219,15 +222,17 @@ def asked_spec(
 ) -> ExperimentSpec:
     """Returns a spec with defaults filled in.
 
-    Without seeds there are as many as the preset says (`n_seeds`), or one. Device "auto" is that of
-    the folder to go on with, if it is there, else the GPU, if there is one.
+    Without seeds there are as many as the preset says (`n_seeds`), or one, from `FIRST_SEED` on.
+    Device "auto" is that of the folder to go on with, if it is there, else the GPU, if there is
+    one.
     """
     if device == "auto" and folder is not None and Path(folder, SPEC).exists():
         device = str(ExperimentFolder(folder).header.get("device", device))
     device = runs.checked_device("auto") if device == "auto" else device
-    spec = ExperimentSpec(experiment, preset, (0,), device, threads)
-    n_seeds = getattr(spec.settings, "n_seeds", 1)
-    return replace(spec, seeds=tuple(range(n_seeds) if seeds is None else seeds))
+    spec = ExperimentSpec(experiment, preset, (FIRST_SEED,), device, threads)
+    if seeds is None:
+        seeds = range(FIRST_SEED, FIRST_SEED + getattr(spec.settings, "n_seeds", 1))
+    return replace(spec, seeds=tuple(seeds))
 
 
 class ExperimentFolder:

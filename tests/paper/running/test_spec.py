@@ -53,9 +53,9 @@ def test_what_is_no_experiment_is_told(name, facts):
     assert all(fact in str(told.value) for fact in facts)
 
 
-def test_seeds_are_as_many_as_the_preset_says():
-    assert asked_spec(LONG.experiment, "quick").seeds == (0, 1, 2)
-    assert asked_spec(NAME, "quick").seeds == (0,)
+def test_seeds_are_as_many_as_the_preset_says_and_none_that_settings_were_chosen_on():
+    assert asked_spec(LONG.experiment, "quick").seeds == (100, 101, 102)
+    assert asked_spec(NAME, "quick").seeds == (100,)
     assert asked_spec(NAME, "quick", seeds=[7, 3]).seeds == (7, 3)
 
 

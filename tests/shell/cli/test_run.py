@@ -64,7 +64,7 @@ def test_defaults_are_the_quick_preset_and_its_seeds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(COUNTING, "--out", "run").exit_code == 0
     header = ExperimentFolder(tmp_path / "run").header
-    assert (header["preset"], header["seeds"], header["threads"]) == ("quick", [0], 1)
+    assert (header["preset"], header["seeds"], header["threads"]) == ("quick", [100], 1)
     assert header["command"].endswith(" --threads 1 --out run")
 
 
@@ -76,9 +76,9 @@ def test_the_result_is_there_as_json(tmp_path):
         "folder": str(tmp_path / "run"),
         "experiment": COUNTING,
         "preset": "quick",
-        "seeds": [0],
+        "seeds": [100],
         "device": "cpu",
-        "finished": ["once", "seed-0", "again/seed-0"],
+        "finished": ["once", "seed-100", "again/seed-100"],
         "failed": [],
     }
 
@@ -102,7 +102,7 @@ def test_what_failed_is_told_with_part_and_seed(tmp_path):
 
 def test_every_task_has_a_bar_and_so_have_all(tmp_path, bars):
     run(COUNTING, "--out", tmp_path)
-    run(COUNTING, "--seeds", "0,1", "--out", tmp_path)
+    run(COUNTING, "--seeds", "100,101", "--out", tmp_path)
     first, second = bars
     assert first.before == 0.0
     assert first.told[:4] == [
@@ -111,7 +111,7 @@ def test_every_task_has_a_bar_and_so_have_all(tmp_path, bars):
     ]
     assert first.told[-1] == ("", 3.0, 3, "")
     assert second.before == 3 / 5
-    assert second.told[-2:] == [("again/seed-1", 1.0, 1.0, "done"), ("", 5.0, 5, "")]
+    assert second.told[-2:] == [("again/seed-101", 1.0, 1.0, "done"), ("", 5.0, 5, "")]
 
 
 # Going on
@@ -175,9 +175,9 @@ def test_force_deletes_experiments_and_nothing_else(tmp_path):
     run(COUNTING, "--out", out)
     result = run(COUNTING, "--preset", "smok", "--out", out, "--force")
     assert_is_user_error(result, "'smok'", "'smoke'?")
-    assert (out / "seed-0" / "number.json").exists()
+    assert (out / "seed-100" / "number.json").exists()
     assert run(COUNTING, "--preset", "smoke", "--out", out, "--force").exit_code == 0
-    assert json.loads((out / "seed-0" / "number.json").read_text())["size"] == 1
+    assert json.loads((out / "seed-100" / "number.json").read_text())["size"] == 1
     mine.mkdir()
     (mine / "thesis.txt").write_text("all I have")
     assert_is_user_error(run(COUNTING, "--out", mine, "--force"), "mine", "experiment")
