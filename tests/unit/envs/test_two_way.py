@@ -206,8 +206,8 @@ def test_the_state_before_a_step_is_left_as_it_was():
         ({"observe_time": True}, 25),
         ({"features": "time-to-collision"}, 45),
         ({"features": "time-to-collision", "ttc_seconds": 10, "observe_time": True}, 91),
-        ({"features": "full"}, 67),
-        ({"features": "full", "vehicles": (1, 3), "ttc_seconds": 3, "observe_time": True}, 50),
+        ({"features": "full"}, 85),
+        ({"features": "full", "vehicles": (1, 3), "ttc_seconds": 3, "observe_time": True}, 68),
     ],
 )
 def test_what_is_seen_has_its_size_and_is_in_its_space(settings, size):
@@ -276,6 +276,22 @@ def test_full_features_by_hand():
     assert oncoming == pytest.approx([70, -18 - own, 200, 0], abs=1e-5)  # one has passed
 
 
+def test_seconds_to_conflicts_by_hand():
+    task = TwoWay(vehicles=6, features="full")
+    state = starts(task, 1)
+    state.cars[0, 1:, X] = (90, 150, 500, 130, 20)  # two ahead, one far away, two oncoming
+    state.cars[0, 1:, SPEED] = (20, 25, 20, 20, 20)
+    own, other = task.observe(state)[0, 22:40].reshape(2, 3, 3)  # 30 m/s, the highest speed
+    assert own[1] == pytest.approx([54 / 10, 66 / 10, 15])
+    assert own[0] == pytest.approx([54 / 5, 66 / 5, 15])  # at 25 m/s the second is not met
+    assert own[1].tolist() == own[2].tolist()
+    assert other[1] == pytest.approx([94 / 50, 106 / 50, 15])  # one has passed
+    state.cars[0, 2, X] = 100
+    assert task.observe(state)[0, 25:28] == pytest.approx([5.4, 6.6, 64 / 5])
+    state.cars[0, 0, LANE] = LEFT
+    assert task.observe(state)[0, 25] == pytest.approx(94 / 50)
+
+
 def test_full_features_tell_of_no_car_out_of_sight():
     task = TwoWay(vehicles=3, features="full")
     state = starts(task, 1)
@@ -286,7 +302,7 @@ def test_full_features_tell_of_no_car_out_of_sight():
     assert np.array_equal(hidden, task.observe(state))
     state.cars[0, 2, X] = 30 + 199
     assert not np.array_equal(hidden, task.observe(state))
-    assert task.observe(state)[0, 22:].reshape(3, 3, 5)[1, 0].tolist() == [0, 0, 0, 1, 1]
+    assert task.observe(state)[0, 40:].reshape(3, 3, 5)[1, 0].tolist() == [0, 0, 0, 1, 1]
 
 
 def test_the_rules_need_to_see_six_cars():

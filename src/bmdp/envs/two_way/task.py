@@ -66,7 +66,7 @@ class TwoWay:
         left_lane_reward: of the oncoming lane, at every decision.
         features: what is seen: "kinematics" (4 numbers a car), "time-to-collision" (a grid of 3
             speeds, 3 lanes and `ttc_seconds`), or "full" (the ego car and its commands, gaps and
-            speeds of the nearest cars, and the grid), of cars within 200 m.
+            speeds of the nearest cars, seconds to conflicts, and the grid), of cars within 200 m.
         ttc_seconds: how far the grid looks ahead.
         observe_time: whether the share of the horizon that has passed is seen, too.
         backend: "batched", which is this library's own simulation, or "highway-env".
@@ -160,6 +160,7 @@ class TwoWay:
             "time-to-collision": ((0.0, 1.0, 9 * self.ttc_seconds),),
             "full": (
                 (-_FAR, _FAR, observations.N_NEAREST),
+                (0.0, observations.LONGEST, observations.N_CONFLICTS),
                 (0.0, 1.0, 9 * self.ttc_seconds),
             ),
         }[self.features]
@@ -209,6 +210,7 @@ class TwoWay:
             seen.append(observations.kinematics(state))
         if self.features == "full":
             seen.append(observations.nearest_cars(state, self._speeds))
+            seen.append(observations.conflict_times(state, self._speeds))
         if self.features != "kinematics":
             sight = observations.SIGHT if self.features == "full" else np.inf
             grid = observations.collision_times(state, self._speeds, self.ttc_seconds, sight)
