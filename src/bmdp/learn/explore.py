@@ -3,7 +3,8 @@
 Paper: Algorithm 4. *Risk-sensitive*: the policy that explores is the budgeted one. *Risk-neutral*:
 it is the one of fitted Q-iteration, which looks at rewards alone (`FTQConfig`), or the budgeted one
 whose budgets stay at the top of the range (`Exploration.budgets`). A policy that takes any budget
-can be learned from its data.
+can be learned from its data. *By prices* (ours): a policy of prices explores (`LagrangianConfig`),
+each episode by a random one of them.
 
 Differs: if wanted, what is unknown looks good while exploring (`Exploration.optimism`,
 `Exploration.count_bonus`), of which the last round of learning knows nothing.
@@ -27,11 +28,13 @@ from bmdp.errors import ConfigError, StoreError
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import HeldOut, Parts, PredictionRecord, split_episodes
 from bmdp.learn.fit import Iterations, Keeper, Record
-from bmdp.learn.learners import Learner, learner_of
+from bmdp.learn.learners import LagrangianConfig, Learner, learner_of
 from bmdp.learn.spec import Exploration, TrainingSpec
 from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies.policy import OneStepPolicy, Policy
-from bmdp.policies.random import RandomBudgetedPolicy
+from bmdp.policies.portfolio import Portfolio
+from bmdp.policies.prices import MultiplierPolicy, PriceDial
+from bmdp.policies.random import RandomBudgetedPolicy, UniformPolicy
 from bmdp.randomness import named_generator
 
 _CELL = 0.5  # side of a cell of states whose rows are counted, in deviations
@@ -216,7 +219,8 @@ class Rounds:
         """The policy of a round: the one that was kept, or a new one, which is kept."""
         explores = self.spec.env is not None
         policy = self.store.policy(number) if self.store else None
-        if policy is not None and explores and not isinstance(policy, OneStepPolicy):
+        plays = OneStepPolicy | MultiplierPolicy | Portfolio
+        if policy is not None and explores and not isinstance(policy, plays):
             raise StoreError(
                 f"the policy of round {number} is a {type(policy).__name__}, which does not "
                 "explore: delete its folder and resume."
@@ -257,8 +261,15 @@ class Rounds:
         slots = open_slots(env)
         n_actions = int(slots.action_space.n)
         slots.close()
+        by_prices = isinstance(self.spec.learner, LagrangianConfig)
+        if by_prices and policy is not None:
+            policy = dial_of(policy)
         ends = self.spec.learner.budget_range
-        random = RandomBudgetedPolicy(n_actions, *ends)
+        if by_prices:
+            ends = (0.0, 1.0) if policy is None else policy.budget_range
+        random: OneStepPolicy = (UniformPolicy if by_prices else RandomBudgetedPolicy)(
+            n_actions, *ends
+        )
         stream = named_generator(self.seed, f"explore/budgets/{number}")
         at_top = how.budgets == "top"
         budgets = np.full(how.episodes, ends[1]) if at_top else stream.uniform(*ends, how.episodes)
@@ -274,7 +285,21 @@ class Rounds:
         )
         episodes = range(number * how.episodes, (number + 1) * how.episodes)
         by: dict[str, Any] = {"workers": self.workers, "engine": self.engine}
-        return collect(explorer, env, episodes, budgets=budgets, seed=self.seed, **by)
+        batch = collect(explorer, env, episodes, budgets=budgets, seed=self.seed, **by)
+        return _without_budgets(batch) if by_prices else batch
+
+
+def dial_of(policy: MultiplierPolicy | Portfolio) -> PriceDial:
+    """The prices that a policy chooses from."""
+    found = policy.dial if isinstance(policy, MultiplierPolicy) else policy.policies[0]
+    assert isinstance(found, PriceDial)
+    return found
+
+
+def _without_budgets(batch: TransitionBatch) -> TransitionBatch:
+    """The transitions without what was on the dial: numbers of prices are no budgets."""
+    columns = {name: found for name, found in batch.to_arrays().items() if name != "budget"}
+    return TransitionBatch.from_arrays(columns, n_actions=batch.n_actions)
 
 
 def mean_length(how: Exploration, before: Sequence[TransitionBatch]) -> float:

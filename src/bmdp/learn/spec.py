@@ -141,13 +141,6 @@ class TrainingSpec:
             raise ConfigError("TrainingSpec needs both env and exploration, or neither for a log.")
         if self.exploration is None:
             return
-        if isinstance(self.learner, LagrangianConfig):
-            raise ConfigError(
-                "TrainingSpec.learner must be a BFTQConfig or an FTQConfig to explore; got a "
-                "LagrangianConfig. Exploring does not learn prices; learn them from the episodes "
-                "of a run instead: bmdp fit --data RUN/round-*/batch.npz --gamma GAMMA --set "
-                "learner=LagrangianConfig --out OTHER."
-            )
         if self.held_out > 0 and self.exploration.episodes < 2:
             raise ConfigError("held_out needs rounds of at least 2 episodes; got 1.")
         if self.exploration.optimism > 0 and self.learner.ensemble == 1:

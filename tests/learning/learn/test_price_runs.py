@@ -9,7 +9,7 @@ import pytest
 
 import bmdp
 from batches import chain
-from bmdp import ConfigError, DataError, TransitionBatch
+from bmdp import DataError, TransitionBatch
 from bmdp.exact.textbook import branches
 from bmdp.learn import (
     Backward,
@@ -199,9 +199,39 @@ def test_columns_that_prices_need_are_asked_for(tmp_path, log):
     assert "is above what any episode cost" in note
 
 
-def test_exploring_does_not_learn_prices():
-    with pytest.raises(ConfigError, match="must be a BFTQConfig or an FTQConfig to explore; got a"):
-        TrainingSpec(EnvConfig("corridors"), LEARNER, Exploration())
+BY_PRICES = TrainingSpec(
+    EnvConfig("corridors", {"height": 3}),
+    LagrangianConfig(gamma=1.0, model=KernelModel(5), prices=(1e6, 0.0), schedule=TWO, ensemble=1),
+    Exploration(rounds=3, episodes=60, decay=1e3, floor=0.0),
+)
+
+
+@pytest.mark.parametrize("plays", ["carried", "mixture"])
+def test_prices_explore_each_episode_by_one_of_them(plays):
+    found = bmdp.explore(with_plays(plays), seed=0)
+    assert len(found.batch.starts()) == 180
+    assert found.batch.budget is None  # numbers of prices are no budgets
+    assert isinstance(found.policy, MultiplierPolicy if plays == "carried" else Portfolio)
+    late = found.batch.episode >= 120
+    paid = np.bincount(found.batch.episode[late] - 120, found.batch.cost[late])
+    dear, free = (paid > 0).mean(), (paid == 0).mean()
+    assert dear > 0.2
+    assert free > 0.2  # some go by the price at which nothing but cost matters
+
+
+def with_plays(plays):
+    return replace(BY_PRICES, learner=replace(BY_PRICES.learner, plays=plays))
+
+
+def test_a_run_that_explores_by_prices_goes_on_after_a_kill(tmp_path):
+    train(BY_PRICES, tmp_path / "whole", seed=0)
+    with pytest.raises(Killed):
+        train(BY_PRICES, tmp_path / "killed", seed=0, on_record=kill_after(4))
+    resume(tmp_path / "killed")
+    killed, whole = (content(tmp_path / name) for name in ("killed", "whole"))
+    assert killed.keys() == whole.keys()
+    differ = {name for name in whole if killed[name] != whole[name]}
+    assert differ == {"spec.json", "records.jsonl"}  # which tell of the time
 
 
 def test_prices_are_learned_from_the_episodes_of_a_run(tmp_path):

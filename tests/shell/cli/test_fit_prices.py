@@ -149,11 +149,9 @@ def test_errors_of_the_user_are_told_in_one_line(tmp_path, ferry, settings, word
     assert not list(tmp_path.iterdir())
 
 
-def test_exploring_with_prices_is_refused_with_the_way_out(tmp_path):
-    result = run("corridors", *PRICES, "--out", tmp_path / "run")
-    words = (
-        "learner must be a BFTQConfig or an FTQConfig to explore",
-        "--data RUN/round-*/batch.npz",
-    )
-    commands.assert_is_user_error(result, *words)
-    assert not list(tmp_path.iterdir())
+def test_prices_explore_an_environment(tmp_path):
+    small = ("exploration.rounds=2", "exploration.episodes=20", "learner.model.centres=5")
+    options = [f"--set={text}" for text in small]
+    result = run("corridors", *PRICES, *options, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "run" / "policy").is_dir()
