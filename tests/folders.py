@@ -66,7 +66,7 @@ def prices(cost, reward, *, listed=(0.0, 10.0, 20.0), half=0.02):
     for name, values in (("cost", cost), ("reward", reward)):
         for end, off in zip(ENDS, (0, -half, half), strict=True):
             piece[f"{name}_{end}"] = [v + off for v in values]
-    return piece | {"cost_deviation": [0.1] * len(listed)}
+    return piece | {"cost_deviation": [0.1] * len(listed), "n_more": 100 * len(listed)}
 
 
 def hull():

@@ -237,6 +237,24 @@ def test_the_largest_deviation_is_that_of_the_dearest_seed_or_the_upper_end_of_o
         assert lines["largest deviation"].get_ydata() == pytest.approx(largest)
 
 
+def table_of(section, name):
+    return next(table for table in section.tables if table.name == name)
+
+
+def test_prices_that_differ_from_seed_to_seed_are_not_averaged(tmp_path):
+    folders.slot_filling(tmp_path)
+    alike = experiment_section(tmp_path, "x")
+    assert "x-calibration" in [picture.name for picture in alike.pictures]
+    assert table_of(alike, "x-ftq").heads[:2] == ["lambda", "cost"]
+    other = folders.prices([0.5, 0.3, 0.2, 0.0], [15.0] * 4, listed=[0.0, 5.0, 10.0, 20.0])
+    folders.write(tmp_path / "ftq/seed-1/prices.json", other)
+    section = experiment_section(tmp_path, "x")
+    assert "x-calibration" not in [picture.name for picture in section.pictures]
+    assert table_of(section, "x-ftq").heads == ["lambda", "published cost", "published reward"]
+    assert "policies of FTQ(lambda)" not in section.answer
+    assert "400 more episodes a seed" in section.facts["Setting"]
+
+
 # Experiments as they are really run: what `run` writes, `analyse` can read
 
 

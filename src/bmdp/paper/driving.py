@@ -37,9 +37,6 @@ PARTS, COMMON = ("", "ftq"), ("scripts",)
 PAPER_PRICES = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 """Prices of a unit of cost in the paper's figure."""
 
-PRICES = (*PAPER_PRICES, 30.0, 50.0)
-"""More of them at the cautious end."""
-
 BUDGETS = tuple(
     sorted({*evenly(21), *(0.1 * 11 ** (np.arange(30) / 29) - 0.1).clip(0, 1).round(12).tolist()})
 )
@@ -47,7 +44,7 @@ BUDGETS = tuple(
 
 
 def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials) -> PricingSettings:
-    return PricingSettings(n_seeds, spec, pricing.all_at_once(spec, PRICES), testing)
+    return PricingSettings(n_seeds, spec, pricing.all_at_once(spec), testing)
 
 
 def _explored(rounds: int, episodes: int) -> TrainingSpec:

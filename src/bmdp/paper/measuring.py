@@ -3,7 +3,8 @@
 evaluation.json: the fields of `bmdp.Evaluation`, `env`, `env_settings`.
 truth.json: `costs` and `rewards` of the true frontier, `reward_error`, `settings`.
 prices.json: for each of `prices` (rising) means and 95 % intervals of reward and cost
-    (`reward_mean`, `reward_low`, ...), `cost_deviation` over episodes, `n_episodes`, `gamma`.
+    (`reward_mean`, `reward_low`, ...), `cost_deviation` over episodes, `n_episodes` of each,
+    `n_more`, episodes of all of them beside those of learning, `gamma`.
 executions.json: a dial, what a policy does and expects at each budget.
 hull.json: all augmented actions at the first state, their frontier, and the mixture at a budget.
 """
@@ -97,7 +98,8 @@ def prices_piece(
         interval = mean_interval(samples, confidence=0.95)
         piece |= {f"{name}_{end}": values.tolist() for end, values in interval._asdict().items()}
     deviation = costs[::-1].std(axis=1, ddof=1).tolist()
-    return piece | {"cost_deviation": deviation, "n_episodes": n_episodes, "gamma": float(gamma)}
+    piece |= {"cost_deviation": deviation, "n_episodes": n_episodes, "n_more": costs.size}
+    return piece | {"gamma": float(gamma)}
 
 
 def with_prices(portfolio: Portfolio, found: Piece) -> Portfolio:

@@ -7,12 +7,14 @@ once per episode (Beutler and Ross, 1985). Where one model has learned all price
 the policy that chooses a price by the budget at the start, and carries it (ours).
 
 In the paper it explores without regard to costs, by FTQ(0). With settings of ours it explores as
-the main part does, so that both learn from the same episodes.
+the main part does, so that both learn from the same episodes. Prices are those of the paper, or
+found from the episodes, by each seed for itself.
 
     FOLDER/seed-N/                              a training run: BFTQ
     FOLDER/seed-N/{evaluation,executions,hull}.json
     FOLDER/ftq/seed-N/exploring/                a training run
     FOLDER/ftq/seed-N/learning/                 policies of prices
+    FOLDER/ftq/seed-N/found.json                `prices` that were found
     FOLDER/ftq/seed-N/{prices,evaluation,evaluation-carried}.json
 
 Paper: the second experiment of Section 5, and the Lagrangian appendix.
@@ -23,9 +25,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, Literal, cast
 
+from bmdp.data import TransitionBatch
+from bmdp.learn.candidates import Lesson, placed_prices, with_highest
 from bmdp.learn.learners import BFTQConfig, FTQConfig, LagrangianConfig
+from bmdp.learn.natures import nature_of
 from bmdp.learn.presets import preset
 from bmdp.learn.runs import save_policy
 from bmdp.learn.spec import TrainingSpec
@@ -33,14 +38,14 @@ from bmdp.paper import pictures, training
 from bmdp.paper.measuring import Trials, evaluation_piece, other_seed, prices_piece, with_prices
 from bmdp.paper.pictures import Dials, Way
 from bmdp.paper.published import published_curve
-from bmdp.paper.results import Results, curve_of, prices_of
+from bmdp.paper.results import Results, are_alike, curve_of, prices_of
 from bmdp.paper.runner import Work
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.report.curves import FOURTH, SECOND, SECOND_PUBLISHED, THIRD, Drawn
 from bmdp.report.section import Picture, Section
 from bmdp.report.series import Curve
-from bmdp.report.tables import price_table
+from bmdp.report.tables import price_table, published_prices
 
 PAPER_PRICES = (0.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0)
 """Prices of a hang-up on slot-filling, in rewards, in the paper's figure."""
@@ -52,7 +57,7 @@ class PriceLearning:
 
     exploring: TrainingSpec  # collects the episodes that all of them are learned from
     learner: FTQConfig | LagrangianConfig  # of one price at a time, as in the paper, or of all
-    prices: tuple[float, ...]  # of a unit of cost, in rewards (lambda)
+    prices: tuple[float, ...] | Literal["found"]  # of a unit of cost, in rewards (lambda)
 
 
 def one_by_one(name: str, prices: tuple[float, ...]) -> PriceLearning:
@@ -62,7 +67,9 @@ def one_by_one(name: str, prices: tuple[float, ...]) -> PriceLearning:
     return PriceLearning(spec, spec.learner, prices)
 
 
-def all_at_once(spec: TrainingSpec, prices: tuple[float, ...]) -> PriceLearning:
+def all_at_once(
+    spec: TrainingSpec, prices: tuple[float, ...] | Literal["found"] = "found"
+) -> PriceLearning:
     """Returns settings by which models of BFTQ's kind learn all prices from its episodes."""
     assert isinstance(spec.learner, BFTQConfig)
     return PriceLearning(spec, training.all_prices(spec.learner), prices)
@@ -78,11 +85,31 @@ class PricingSettings:
     testing: Trials
 
 
-def learned_prices(how: PriceLearning, work: Work, exploring: Path) -> Portfolio:
-    """Explores in a folder, and learns a policy for each price, or goes on with that."""
+def found_prices(
+    batch: TransitionBatch, gamma: float, *, seed: int, device: str
+) -> tuple[float, ...]:
+    """Returns about 20 prices where they make a difference, falling, as `bmdp.fit` finds them."""
+    lesson = Lesson(batch, nature_of(batch, gamma), gamma, seed, device)
+    return tuple(with_highest(placed_prices(lesson), lesson).tolist())
+
+
+def learned_prices(
+    how: PriceLearning, work: Work, exploring: Path
+) -> tuple[Portfolio, tuple[float, ...]]:
+    """Explores in a folder, and learns a policy for each price, or goes on with that.
+
+    Returns:
+        The policies, and the prices that they are of.
+    """
     training.trained(how.exploring, work, exploring)
-    batch, folder = training.log_of(exploring), work.folder / "learning"
-    return training.fitted_prices(how.learner, how.prices, batch, work, folder)
+    batch, folder, prices = training.log_of(exploring), work.folder / "learning", how.prices
+    if prices == "found":
+        by: dict[str, Any] = {"seed": work.seed, "device": work.device}
+        found = work.piece(
+            "found", lambda: {"prices": list(found_prices(batch, how.learner.gamma, **by))}
+        )
+        prices = tuple(found["prices"])
+    return training.fitted_prices(how.learner, prices, batch, work, folder), prices
 
 
 def run_ftq(settings: PricingSettings, work: Work) -> None:
@@ -92,10 +119,10 @@ def run_ftq(settings: PricingSettings, work: Work) -> None:
     """
     how, testing = settings.priced, settings.testing
     env, _ = training.explored(how.exploring)
-    learned = learned_prices(how, work, work.folder / "exploring")
+    learned, prices = learned_prices(how, work, work.folder / "exploring")
     played, seed = training.playable(learned, work.device), other_seed(work.seed, "prices")
     found = work.piece(
-        "prices", lambda: prices_piece(played, how.prices, env, testing.n_episodes, seed)
+        "prices", lambda: prices_piece(played, prices, env, testing.n_episodes, seed)
     )
     save_policy(with_prices(learned, found), work.folder / "policy")
     mixture, asked = with_prices(played, found), (testing.budgets, testing.n_episodes, work.seed)
@@ -120,7 +147,7 @@ def price_section(
         scripts: policies written by hand, beside which the others are drawn.
     """
     prices = list(results.each("prices", prices_of, "ftq").values())
-    priced = [curve_of("FTQ(lambda)", prices)] if prices else []
+    priced = [curve_of("FTQ(lambda)", prices)] if prices and are_alike(prices) else []
     paper = published_curve(figure, "FTQ")
     ways = {
         "bftq": Way("BFTQ", published=(figure, "BFTQ")),
@@ -143,6 +170,8 @@ def price_section(
             pictures.episodes_explored("BFTQ", settings.get("budgeted")),
             pictures.episodes_explored("FTQ(lambda)", how.get("exploring")),
             f"{len(how['prices'])} prices" if isinstance(how.get("prices"), list) else "",
+            "prices that each seed found from its episodes" if how.get("prices") == "found" else "",
+            _more(results),
             pictures.episodes_played(settings),
         ),
         pictures=[
@@ -150,10 +179,21 @@ def price_section(
             *(_calibration(f"{anchor}-calibration", one, paper) for one in priced),
             *shown.pictures,
         ],
-        tables=[*dials.tables, *(price_table(name, title, one, paper) for one in priced)],
+        tables=[
+            *dials.tables,
+            *(price_table(name, title, one, paper) for one in priced),
+            *([published_prices(name, title, paper)] if prices and not priced else []),
+        ],
         dials=shown.dials,
         animations=shown.animations,
     )
+
+
+def _more(results: Results) -> str:
+    """Episodes that the mixture had more than the others, in words."""
+    found = results.each("prices", lambda piece: int(piece.get("n_more", 0)), "ftq").values()
+    most = max(found, default=0)
+    return f"{most:,} more episodes a seed that measure the prices of the mixture" if most else ""
 
 
 def _calibration(name: str, curve: Curve, published: Curve) -> Picture:

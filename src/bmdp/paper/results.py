@@ -231,6 +231,11 @@ def exploration_of(piece: Data) -> Data:
     return piece
 
 
+def are_alike(found: Sequence[Curve]) -> bool:
+    """Returns whether curves of seeds are at the same settings, so that they have a mean."""
+    return all(np.array_equal(one.settings, found[0].settings) for one in found)
+
+
 def curve_of(label: str, found: Sequence[Curve]) -> Curve:
     """Returns the curve of all seeds, which are at the same settings.
 

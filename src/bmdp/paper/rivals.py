@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import numpy as np
+from functools import cached_property
+from typing import Any, Literal
 
 from bmdp.data import TransitionBatch
 from bmdp.envs import ScriptedPolicy
@@ -30,7 +29,7 @@ from bmdp.learn.learners import (
 from bmdp.learn.presets import preset
 from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import FrontierNet
-from bmdp.paper.pricing import PAPER_PRICES
+from bmdp.paper.pricing import PAPER_PRICES, found_prices
 from bmdp.paper.training import all_prices, explored, playable, unmeasured
 from bmdp.policies import MultiplierPolicy, Portfolio, PriceDial
 from bmdp.policies.policy import Policy
@@ -42,7 +41,6 @@ SCRIPTS = {
 """By task, a rule that is safe and one that is not."""
 
 _CORRIDORS_SCALE = 5.0  # of prices there, as rewards are larger
-_PRICES = 10 ** (np.arange(8, -9, -1) / 4)  # of a unit of cost, in largest rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +62,13 @@ class Lesson:
     def env(self) -> EnvConfig:
         """Where it was explored."""
         return explored(self.spec)[0]
+
+    @cached_property
+    def prices(self) -> tuple[tuple[float, ...], float]:
+        """Prices that are found from the episodes, falling, and seconds of finding them."""
+        begin, gamma = time.perf_counter(), self.spec.learner.gamma
+        prices = found_prices(self.batch, gamma, seed=self.seed, device=self.device)
+        return prices, time.perf_counter() - begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +110,21 @@ def _paper_bftq(lesson: Lesson) -> Learned:
     return Learned(policy, 1, time.perf_counter() - begin)
 
 
-def _lagrangian(**changes: Any) -> Callable[[Lesson], Learned]:
+def _lagrangian(
+    plays: Literal["carried", "mixture"], *, only_ends: bool = False
+) -> Callable[[Lesson], Learned]:
+    """Prices that are found from the episodes, the same for all ways to play them."""
+
     def learn(lesson: Lesson) -> Learned:
         assert isinstance(lesson.spec.learner, BFTQConfig)
-        largest = float(np.abs(lesson.batch.reward).max()) or 1.0
-        settings: dict[str, Any] = {"prices": (np.inf, *(largest * _PRICES), 0.0)} | changes
-        config = replace(all_prices(lesson.spec.learner), **settings)
+        prices, finding = lesson.prices
+        prices = (prices[0], prices[-1]) if only_ends else prices
+        config = replace(all_prices(lesson.spec.learner), prices=prices, plays=plays)
         dial, seconds = _prices(lesson, config)
         policy: Policy = MultiplierPolicy(dial, *config.budget_range)
         if config.plays == "mixture":
             policy = portfolio_of(dial, lesson.batch)
-        return Learned(policy, _n_models(config, lesson), seconds)
+        return Learned(policy, _n_models(config, lesson), finding + seconds)
 
     return learn
 
@@ -151,9 +160,9 @@ METHODS: dict[str, Rival] = {
     "bftq": Rival("BFTQ", _bftq),
     "bftq-paper": Rival("BFTQ, paper's network", _paper_bftq),
     "ftq-paper": Rival("FTQ(lambda), paper's networks", _networks),
-    "ftq-mixture": Rival("FTQ(lambda), mixture", _lagrangian(plays="mixture")),
-    "coin": Rival("coin", _lagrangian(prices=(np.inf, 0.0), plays="mixture")),
-    "multiplier": Rival("carried price", _lagrangian(plays="carried")),
+    "ftq-mixture": Rival("FTQ(lambda), mixture", _lagrangian("mixture")),
+    "coin": Rival("coin", _lagrangian("mixture", only_ends=True)),
+    "multiplier": Rival("carried price", _lagrangian("carried")),
     "scripted": Rival("scripted", _scripted, tuple(SCRIPTS)),
 }
 """All methods, by the name of their piece."""

@@ -29,9 +29,6 @@ QUESTION = (
 )
 PARTS, COMMON = ("", "ftq"), ("truth",)
 
-PRICES = (0.0, 15.0, 30.0, 50.0, 60.0, 62.5, 65.0, 67.5, 70.0, 75.0, 80.0, 100.0)
-"""Those around the slopes of the true frontier, which are from 61 to 69, and some others."""
-
 BUDGETS = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Those of the paper's figure."""
 
@@ -59,7 +56,7 @@ SMALLER = {
 
 
 def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials, **bins: int) -> SlotFillingSettings:
-    return SlotFillingSettings(n_seeds, spec, pricing.all_at_once(spec, PRICES), testing, **bins)
+    return SlotFillingSettings(n_seeds, spec, pricing.all_at_once(spec), testing, **bins)
 
 
 SETTINGS = {

@@ -92,6 +92,13 @@ def price_table(name: str, title: str, curve: Curve, published: Curve | None = N
     return Table(name, title, columns, _note(curve, None, published))
 
 
+def published_prices(name: str, title: str, published: Curve) -> Table:
+    """Returns what was published for policies of each price, where those of ours differ by seed."""
+    columns = _beside(published.settings, published)
+    note = "Published: Carrara et al. 2019, read from the figures. Ours differ from seed to seed."
+    return Table(name, title, [Column("lambda", published.settings.tolist(), "g"), *columns], note)
+
+
 def summary_table(name: str, reports: Mapping[str, DialReport]) -> Table:
     """Returns mean score, worst overshoot and mean dial error of some dials, a row each."""
     found = reports.values()
