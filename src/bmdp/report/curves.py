@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -65,6 +66,7 @@ def trade_off_figure(
     reward_error: float = 0.0,
     has_boxes: bool = True,
     named: str = "optimum",
+    others: Mapping[str, Frontier] | None = None,
 ) -> Figure:
     """Returns reward against cost, a box around each mean, and the true frontier if it is known.
 
@@ -77,6 +79,7 @@ def trade_off_figure(
         reward_error: how far its rewards may be off; drawn as a band.
         has_boxes: whether boxes are drawn.
         named: what the frontier is called.
+        others: further curves to compare with, by name.
 
     Paper: the right half of its figure on exploration, and its figure on performances.
     """
@@ -88,6 +91,9 @@ def trade_off_figure(
         ends = frontier.rewards - reward_error, frontier.rewards + reward_error
         axes.fill_between(frontier.costs, *ends, color=BLACK, alpha=0.15, linewidth=0)
     beside = [frontier] if frontier is not None else []
+    for line, (name, other) in zip(cycle(("--", ":")), (others or {}).items(), strict=False):
+        axes.plot(other.costs, other.rewards, line, color=BLACK, linewidth=1.2, label=name)
+        beside.append(other)
     axes.set_xlim(*_limits([one.curve.cost.mean for one in drawn] + [f.costs for f in beside]))
     axes.set_ylim(*_limits([one.curve.reward.mean for one in drawn] + [f.rewards for f in beside]))
     for one in reversed(drawn):

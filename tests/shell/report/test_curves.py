@@ -48,6 +48,18 @@ def test_points_are_at_their_means_and_the_frontier_is_drawn():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("expected cost", "expected reward")
 
 
+def test_further_curves_are_drawn_by_name_and_within_the_axes():
+    others = {"higher": upper_frontier([0, 3], [10, 50]), "lower": upper_frontier([0, 1], [5, 6])}
+    figure = trade_off_figure([ours()], upper_frontier([0, 1], [10, 20]), others=others)
+    found = lines(figure)
+    assert found["higher"].get_xydata().tolist() == [[0, 10], [3, 50]]
+    assert found["lower"].get_xydata().tolist() == [[0, 5], [1, 6]]
+    styles = {found[name].get_linestyle() for name in ("optimum", "higher", "lower")}
+    assert len(styles) == 3
+    assert figure.axes[0].get_xlim()[1] > 3
+    assert figure.axes[0].get_ylim()[1] > 50
+
+
 def test_boxes_are_students_intervals_over_seeds():
     figure = trade_off_figure([ours()])
     widths = [2 * student_half(v) for v in zip(*COSTS, strict=True)]
