@@ -40,3 +40,10 @@ def test_published_curves_are_the_rows_of_the_file(figure, series, n):
 def test_an_unknown_published_curve_names_those_that_are():
     with pytest.raises(ConfigError, match="slot-filling: FTQ"):
         published_curve("chess", "BFTQ")
+
+
+def test_the_number_of_seeds_on_the_road_is_not_known_but_assumed():
+    assert published.N_SEEDS["highway"] is None
+    assert published_curve("highway", "BFTQ").n_seeds == published.ASSUMED_SEEDS
+    assert published_curve("corridors", "BFTQ risk-neutral").n_seeds == 4
+    assert "not known" in bands(published_curve("highway", "FTQ"))

@@ -37,7 +37,10 @@ T = TypeVar("T")
 
 _HOLLOW = FIRST_PUBLISHED, SECOND_PUBLISHED
 
-PUBLISHED = f"Hollow: {CITED}; its boxes are 1.96 standard errors over 4 or 5 seeds."
+PUBLISHED = (
+    f"Hollow: {CITED}; its boxes are 1.96 standard errors over 4 or 5 seeds (on the road, a number "
+    "that is not known)."
+)
 
 
 def trade_off(name: str, drawn: Sequence[Drawn], truth: TrueFrontier | None) -> Picture:

@@ -102,7 +102,8 @@ def bands(curve: Curve) -> str:
         "seeds": f"Student's 95 % intervals over {curve.n_seeds} seeds of each seed's mean, each "
         "by itself",
         "episodes": "95 % intervals over the episodes of one seed, each by itself",
-        "published": "1.96 standard errors over 4 or 5 seeds of each seed's mean, as published",
+        "published": "1.96 standard errors over 4 or 5 seeds (on the road, a number that is not "
+        "known) of each seed's mean, as published",
     }[curve.over]
 
 
