@@ -24,7 +24,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -71,6 +71,7 @@ _N_STARTS = 250  # first states at which promises are made
 _ROOM = 4.0  # times the largest target of a sample: targets beyond it are cut off
 _MANY_MORE = 2  # times the rows of a sample, from which on it is worth while to begin with it
 _MOST_STEPS = 10_000  # of an episode, that can have models of their own
+_EXPECTED = (0.1, 0.3, 0.6)  # places among heads, whose values tell what is expected to follow
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,8 @@ def fit_q(  # noqa: PLR0913
 
     Paper: Algorithm 2.
     """
-    fit = Fit(
+    make = partial(
+        Fit,
         batch,
         regressor,
         heads,
@@ -390,6 +392,10 @@ def fit_q(  # noqa: PLR0913
         support,
         log,
     )
+    fit = make()
+    if getattr(regressor, "regrown", False):
+        *_, _ = iterated(fit, next_values, until=until)
+        fit = make(expected=fit.expected(next_values))
     regress: Regression | None = None
     if log is not None and adder is not None:
         regress = adder.regression(fit) if isinstance(adder, Trainer) else FromSums(fit, log, adder)
@@ -498,6 +504,7 @@ class Fit:
         bounded: bool,
         support: float,
         log: Log | None = None,
+        expected: FloatArray | None = None,
     ) -> None:
         """Makes models that know nothing."""
         self.batch, self.schedule, self.ensemble, self.device = batch, schedule, ensemble, device
@@ -536,6 +543,7 @@ class Fit:
                 budgets=rows.budgets,
                 is_last=rows.is_last if has_own_last else None,
                 weights=rows.weights,
+                expected=expected,
             )
         )
         self.discounts = torch.tensor(gammas, dtype=torch.float32, device=device)
@@ -633,6 +641,20 @@ class Fit:
         follows, after = self.whole.follows, self.whole.next_actions
         targets = followed(targets, worth, own.going, (follows, after), self.discounts)
         return targets, worth.n_infeasible, clock
+
+    def expected(self, next_values: NextValues) -> FloatArray:
+        """Targets of some heads at an early step, for all rows, `[N, K]`.
+
+        A row without them, as its step is the last, has their mean.
+        """
+        _, source, name = self.plan(self.n_iterations - 1 - self.n_steps // 3)
+        own, labels = self.whole.rows(name), self.q.labels(0, self.device)
+        targets, _, _ = self.targets(next_values, source or 0, own, labels)
+        which = np.rint(np.array(_EXPECTED) * (len(labels) - 1)).astype(np.int64)
+        some = targets[:, torch.from_numpy(which).to(self.device)].flatten(1).double().cpu().numpy()
+        found = np.tile(some.mean(axis=0), (len(self.whole.held.actions), 1))
+        found[own.rows.positions] = some
+        return found
 
     def source(self, step: int, states: NextStates) -> Source:
         """The models of a step, and what they say at a sample of states."""

@@ -9,6 +9,10 @@ Each tree is grown on a sample of the rows, so that borders differ from tree to 
 is smoother; its leaves then hold the means of all rows. Where rows repeat, states are few, and all
 rows are shown, as a rare one may be the only one of its state.
 
+What follows at once does not tell of all that follows: whether an overtaking ends well shows some
+steps later. Trees may be grown anew on what the first ones expect, reward and cost with the value
+of the next state (`ForestModel.regrown`). Splits are then made where values jump, too.
+
 How many rows a leaf has at least is chosen by rows that trees were not grown on: the error of what
 is forecast for them by nodes of so many rows.
 
@@ -61,6 +65,7 @@ _BLOCK = 256  # states that go down a tree at a time
 _N_JUDGING = 8  # trees by which the size of leaves is chosen
 _MOST_JUDGING = 3000  # rows of an action by which it is chosen, at most
 _ALONE = 2000  # rows that are grown on by one thread
+_OF_CHANGES, _OF_EXPECTED = 2.0, 4.0  # weights of outcomes; a reward has 1
 _NODES = ("feature", "threshold", "child", "leaf_of")
 
 
@@ -73,6 +78,8 @@ class ForestModel:
         trees: for each action.
         leaf: rows of a leaf, at least, of those that its tree is grown on; chosen by held-out error
             if not given.
+        regrown: whether trees are grown anew on what the first ones expect to follow. It takes
+            twice as long.
 
     >>> from bmdp import BFTQ, BFTQConfig, TransitionBatch
     >>> log = TransitionBatch([0, 0], [0, 1], [0, 10], [0, 1], [0, 0], [True, True])
@@ -84,6 +91,7 @@ class ForestModel:
 
     trees: int = 25
     leaf: int | None = None
+    regrown: bool = False
 
     def __post_init__(self) -> None:
         require_count("trees", self.trees, 1)
@@ -134,7 +142,7 @@ class ForestQ(Averager):
         by = Scaling.of(problem.states, problem.weights)
         self.centre[:], self.scale[:] = torch.from_numpy(by.centre), torch.from_numpy(by.scale)
         rows = ((problem.states - by.centre) / by.scale).astype(np.float32)
-        outcomes = scaled_outcomes(problem.outcomes, problem.weights)
+        outcomes = scaled_outcomes(problem.outcomes, problem.weights, problem.expected)
         self.leaf = self.settings.leaf or max(
             chosen_leaf(problem, rows, outcomes), self._least_leaf(len(rows))
         )
@@ -341,18 +349,22 @@ class ForestQ(Averager):
         return all(bool(rule.all()) for rule in rules)
 
 
-def scaled_outcomes(outcomes: FloatArray, weights: FloatArray | None) -> FloatArray:
+def scaled_outcomes(
+    outcomes: FloatArray, weights: FloatArray | None, expected: FloatArray | None = None
+) -> FloatArray:
     """Outcomes `[N, K]`, whatever their units; those that are always the same are left out.
 
     Reward, cost and end count once each. All changes of the state together count twice, however
-    many numbers it has.
+    many numbers it has, and all that is expected to follow counts four times.
     """
-    by = Scaling.of(outcomes, weights)
-    varies = np.ptp(outcomes, axis=0) > 1e-12 * np.abs(outcomes).max(axis=0, initial=0)
+    every = outcomes if expected is None else np.column_stack((outcomes, expected))
+    by = Scaling.of(every, weights)
+    varies = np.ptp(every, axis=0) > 1e-12 * np.abs(every).max(axis=0, initial=0)
     # Rounded, so that trees do not change with the last digits, which change with the unit.
-    scaled: FloatArray = np.round((outcomes - by.centre) / by.scale, 6)
-    n_changes = int(np.count_nonzero(varies[3:]))
-    scaled[:, 3:] *= (2 / max(1, n_changes)) ** 0.5
+    scaled: FloatArray = np.round((every - by.centre) / by.scale, 6)
+    n = outcomes.shape[1]
+    for part, share in ((slice(3, n), _OF_CHANGES), (slice(n, None), _OF_EXPECTED)):
+        scaled[:, part] *= (share / max(1, np.count_nonzero(varies[part]))) ** 0.5
     return scaled[:, varies]
 
 

@@ -68,6 +68,7 @@ class Problem:
     budgets: FloatArray | None = None  # [N], held in the log, if known
     is_last: BoolArray | None = None  # [N], rows of a last step that is fitted by itself, if any
     weights: FloatArray | None = None  # [N], how many equal rows each stands for; None for one
+    expected: FloatArray | None = None  # [N, K], what earlier models expect to follow, if any
 
     def generator(self, name: str) -> np.random.Generator:
         """Random numbers for a purpose."""

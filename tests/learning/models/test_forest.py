@@ -9,6 +9,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from bmdp import BFTQ, BFTQConfig, ConfigError, StoreError, TransitionBatch, load_policy, storage
+from bmdp.learn.fit import Backward, Ensemble, Heads, fit_q
+from bmdp.learn.next_values import priced_values
 from bmdp.models import ForestModel, KernelModel
 from bmdp.models.forest import scaled_outcomes
 from bmdp.models.regressor import Scaling
@@ -274,3 +276,64 @@ def test_arrays_that_are_as_they_were_are_not(policy, tmp_path):
 def test_settings_are_checked(settings, message):
     with pytest.raises(ConfigError, match=message):
         ForestModel(**settings)
+
+
+def test_what_is_expected_counts_four_times_however_much_it_is():
+    rng = np.random.default_rng(0)
+    outcomes, expected = rng.normal(size=(500, 5)), rng.normal(size=(500, 6)) * 1e3
+    scaled = scaled_outcomes(outcomes, None, expected)
+    np.testing.assert_allclose(scaled[:, :5], scaled_outcomes(outcomes, None))
+    assert (scaled[:, 5:].var(axis=0)).sum() == pytest.approx(4, rel=1e-3)
+
+
+def folded_log(n=600, n_junk=5, seed=0):
+    """Two steps: x becomes 3 x modulo 1, which pays 10 at the second step if it is above 1/2."""
+    rng = np.random.default_rng(seed)
+    x = rng.random(n)
+    folded = 3 * x % 1
+    first, second = (np.column_stack((v, rng.random((n, n_junk)))) for v in (x, folded))
+    pays = np.column_stack((np.zeros(n), 10.0 * (folded > 0.5))).ravel()
+    return TransitionBatch(
+        state=np.stack((first, second), axis=1).reshape(2 * n, -1),
+        action=np.zeros(2 * n, int),
+        reward=pays,
+        cost=np.zeros(2 * n),
+        next_state=np.stack((second, second), axis=1).reshape(2 * n, -1),
+        terminal=np.tile([False, True], n),
+        episode=np.repeat(np.arange(n), 2),
+        step=np.tile([0, 1], n),
+        n_actions=1,
+    )
+
+
+def first_values(model):
+    config = BFTQConfig(gamma=1.0, model=model, schedule=Backward(), ensemble=1, n_budgets=3)
+    policy = BFTQ(config).fit(folded_log(), seed=0, device="cpu")
+    rng = np.random.default_rng(1)
+    x = rng.random(2000)
+    states = np.column_stack((x, rng.random((2000, 5))))
+    found, _ = policy.at_step(0).q_function(states)
+    return np.abs(found[:, 0, 0] - 10 * (3 * x % 1 > 0.5)).mean()
+
+
+def test_trees_that_are_grown_anew_see_where_values_jump_a_step_later():
+    plain, regrown = (
+        first_values(ForestModel(leaf=5)),
+        first_values(ForestModel(leaf=5, regrown=True)),
+    )
+    assert regrown < 0.75 * plain
+
+
+def test_what_is_expected_is_the_target_of_an_early_step():
+    batch = folded_log(40)
+    fits = []
+    how = {"heads": Heads(np.arange(4.0), False), "gammas": (1.0, 1.0), "schedule": Backward()}
+    values = priced_values(np.array([9.0, 3.0, 1.0, 0.0]))
+    for one in fit_q(batch, ForestModel(leaf=3), values, **how, ensemble=Ensemble(), seed=0):
+        fits.append(one.fit)
+    expected = fits[-1].expected(values)
+    assert expected.shape == (80, 6)  # reward and cost of three heads
+    look = fits[-1].embedded(batch.next_state[::2])
+    worth = fits[-1].q.read(look, 1)[0, :, 0, 0]  # [n, H], of the only action
+    np.testing.assert_allclose(expected[::2, ::2], worth[:, [0, 1, 2]].numpy(), atol=1e-6)
+    np.testing.assert_allclose(expected[1::2], expected[::2].mean(axis=0)[None].repeat(40, 0))
