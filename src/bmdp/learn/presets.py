@@ -12,13 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from bmdp.checks import require_name
 from bmdp.envs import ENV_IDS
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.learn.fit import Backward, Iterations
 from bmdp.learn.learners import BFTQConfig, FTQConfig
 from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
-from bmdp.models import EncoderNet, FrontierNet, KernelModel, Regression
+from bmdp.models import EncoderNet, ForestModel, FrontierNet, KernelModel, Regression
+
+_CROWDED = tuple((0.1 * 11 ** (np.arange(21) / 20) - 0.1).round(12).tolist())
+"""Budgets from 0 to 1 that crowd at 0, by the rule of the paper's figure of the road."""
 
 
 def preset(name: str) -> TrainingSpec:
@@ -167,15 +172,15 @@ def _slot_filling() -> TrainingSpec:
 
 def _two_way() -> TrainingSpec:
     return TrainingSpec(
-        EnvConfig("two-way", {"features": "time-to-collision", "observe_time": True}),
+        EnvConfig("two-way", {"features": "full", "observe_time": True}),
         BFTQConfig(
             gamma=0.9,
-            n_budgets=11,
-            model=KernelModel(300, (1.0, 2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1, 1.0)),
+            budgets=_CROWDED,
+            model=ForestModel(regrown=True),
             schedule=Backward(last_step="shared"),
-            ensemble=2,
+            ensemble=1,
         ),
-        Exploration(10, 500, decay=1e-3, floor=0.15),
+        Exploration(10, 500, decay=1e-3, floor=0.1),
     )
 
 

@@ -364,7 +364,7 @@ def scaled_outcomes(
     scaled: FloatArray = np.round((every - by.centre) / by.scale, 6)
     n = outcomes.shape[1]
     for part, share in ((slice(3, n), _OF_CHANGES), (slice(n, None), _OF_EXPECTED)):
-        scaled[:, part] *= (share / max(1, np.count_nonzero(varies[part]))) ** 0.5
+        scaled[:, part] *= (share / max(1, int(np.count_nonzero(varies[part])))) ** 0.5
     return scaled[:, varies]
 
 

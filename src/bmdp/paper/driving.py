@@ -17,7 +17,7 @@ from bmdp.envs.scripted import RULES, ScriptedPolicy
 from bmdp.evaluation import Evaluation, Interval
 from bmdp.learn.presets import preset
 from bmdp.learn.spec import EnvConfig, TrainingSpec
-from bmdp.models import KernelModel
+from bmdp.models import ForestModel
 from bmdp.paper import pricing
 from bmdp.paper.measuring import Trials, evaluation_piece, evenly, show
 from bmdp.paper.pricing import PricingSettings
@@ -47,16 +47,24 @@ def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials) -> PricingSettings:
     return PricingSettings(n_seeds, spec, pricing.all_at_once(spec), testing)
 
 
-def _explored(rounds: int, episodes: int) -> TrainingSpec:
-    """Our preset with so many episodes; the last round has the same share of random actions."""
+def explored_for(rounds: int, episodes: int, features: str = "full") -> TrainingSpec:
+    """Our preset with so many episodes; the last round has the same share of random actions.
+
+    Args:
+        rounds: of exploring.
+        episodes: of a round.
+        features: of the road that are seen.
+    """
     spec = preset("two-way")
-    _, how = explored(spec)
+    env, how = explored(spec)
     decay = how.decay * how.rounds * how.episodes / (rounds * episodes)
-    return changed(spec, {}, {"rounds": rounds, "episodes": episodes, "decay": decay})
+    seen = replace(env, settings={**env.settings, "features": features})
+    every = {"rounds": rounds, "episodes": episodes, "decay": decay}
+    return changed(replace(spec, env=seen), {}, every)
 
 
-_SMOKE = {"n_budgets": 5, "model": KernelModel(20, (4.0,), (1e-1,))}
-_QUICK = {"model": KernelModel(200, (2.0, 4.0, 8.0), (1e-3, 1e-2, 1e-1))}
+_SMOKE = {"budgets": (0.0, 0.1, 0.3, 0.6, 1.0), "model": ForestModel(3, leaf=10)}
+_QUICK = {"model": ForestModel(10)}
 
 SETTINGS = {
     "smoke": _ours(
@@ -65,7 +73,7 @@ SETTINGS = {
         Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 3),
     ),
     "quick": _ours(
-        2, changed(_explored(6, 300), _QUICK, {}), Trials(evenly(21), 1000, evenly(21), 3)
+        2, changed(explored_for(6, 300), _QUICK, {}), Trials(evenly(21), 1000, evenly(21), 3)
     ),
     "paper": PricingSettings(
         10,
@@ -73,7 +81,10 @@ SETTINGS = {
         pricing.one_by_one("paper-driving-ftq", PAPER_PRICES),
         Trials(BUDGETS, 150, evenly(21), 3),
     ),
-    "best": _ours(10, _explored(10, 150), Trials(BUDGETS, 2_000, evenly(21), 3)),
+    "best": _ours(10, explored_for(10, 150), Trials(BUDGETS, 2_000, evenly(21), 3)),
+    "time-to-collision": _ours(
+        10, explored_for(10, 150, "time-to-collision"), Trials(BUDGETS, 2_000, evenly(21), 3)
+    ),
 }
 
 

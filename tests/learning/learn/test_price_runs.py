@@ -231,7 +231,7 @@ def test_a_run_that_explores_by_prices_goes_on_after_a_kill(tmp_path):
     killed, whole = (content(tmp_path / name) for name in ("killed", "whole"))
     assert killed.keys() == whole.keys()
     differ = {name for name in whole if killed[name] != whole[name]}
-    assert differ == {"spec.json", "records.jsonl"}  # which tell of the time
+    assert differ <= {"spec.json", "records.jsonl"}  # which tell of the time
 
 
 def test_prices_are_learned_from_the_episodes_of_a_run(tmp_path):
