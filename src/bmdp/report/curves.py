@@ -106,12 +106,15 @@ def trade_off_figure(
     return figure
 
 
-def asked_figure(drawn: Sequence[Drawn], ends: tuple[float, float] | None = None) -> Figure:
+def asked_figure(
+    drawn: Sequence[Drawn], ends: tuple[float, float] | None = None, *, named: str = "optimum"
+) -> Figure:
     """Returns the cost that was paid against the budget that was asked for.
 
     Args:
         drawn: curves whose settings are budgets, the first on top.
         ends: least and largest cost of the true frontier, if it is known: what can be spent.
+        named: what the frontier is called.
     """
     figure = new_figure(height=4.8)
     axes = figure.subplots()
@@ -124,7 +127,7 @@ def asked_figure(drawn: Sequence[Drawn], ends: tuple[float, float] | None = None
     if ends is not None:
         asked = np.unique(np.clip([low, *ends, high], low, high))
         spent = np.clip(asked, *ends)
-        axes.plot(asked, spent, color=BLACK, linewidth=1.6, linestyle="--", label="optimum")
+        axes.plot(asked, spent, color=BLACK, linewidth=1.6, linestyle="--", label=named)
     for one in reversed(drawn):
         _draw_bars(axes, one)
     axes.set_xlim(*_limits([budgets]))
