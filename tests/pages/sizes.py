@@ -10,7 +10,7 @@ from pathlib import Path
 
 import bmdp
 import bmdp.learn
-from bmdp.envs import corridors, slot_filling
+from bmdp.envs import corridors
 from bmdp.learn.fit import Iterations
 from bmdp.learn.runs import discard
 from bmdp.models import networks
@@ -29,7 +29,6 @@ MOST = {
 """The most of something that functions are asked for."""
 COARSE = {
     corridors: {"resolution": 5, "n_episodes": 1000, "max_disagreement": 1.0},
-    slot_filling: {"n_bins": 2},
 }
 """How true frontiers are found."""
 

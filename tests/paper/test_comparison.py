@@ -37,7 +37,7 @@ TINY = replace(
     SMOKE,
     tasks=("slot-filling",),
     methods=tuple(m for m in METHODS if m not in WITH_NETWORKS),
-    measuring=Measuring(40, 30, resolution=5, bins=2, n_budgets=3),
+    measuring=Measuring(40, 30, resolution=5, n_budgets=3),
 )
 SEED = other_seed(3, "comparison/test")
 
@@ -180,7 +180,7 @@ def test_every_task_and_preset_has_settings_that_exist():
 
 
 def test_true_frontiers_are_those_of_the_tasks(folder, monkeypatch):
-    known = slot_filling.true_frontier(n_bins=2).frontier
+    known = slot_filling.true_frontier().frontier
     assert piece(folder / "truth", "truth-slot-filling")["rewards"] == known.rewards.tolist()
     asked = []
 

@@ -161,11 +161,11 @@ def test_the_mixture_goes_by_what_was_measured(folder):
 
 def test_the_truth_is_the_true_frontier(folder):
     found = piece(folder / "truth", "truth")
-    expected = slot_filling.true_frontier(n_bins=2)
+    expected = slot_filling.true_frontier()
     assert found["costs"] == expected.frontier.costs.tolist()
     assert found["rewards"] == expected.frontier.rewards.tolist()
     assert found["reward_error"] == expected.reward_error
-    assert found["settings"] == {"n_bins": 2}
+    assert found["settings"] == {"n_bins": 16}
 
 
 # Presets

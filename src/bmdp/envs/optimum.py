@@ -8,7 +8,6 @@ from bmdp.envs import corridors, slot_filling
 from bmdp.envs.tasks import TrueFrontier
 
 RESOLUTION = 17  # of the grid of corridors, which takes seconds; its own value is 1 % off
-N_BINS = 4  # of the scores of slot-filling
 
 
 def known_frontier(spec: EnvSpec) -> tuple[TrueFrontier | None, str]:
@@ -32,8 +31,8 @@ def known_frontier(spec: EnvSpec) -> tuple[TrueFrontier | None, str]:
         )
         how = f"corridors on a grid of resolution {RESOLUTION}"
     elif spec.id == "bmdp/SlotFilling-v0" and set(settings) <= {"features"}:
-        true = slot_filling.true_frontier(slot_filling.SlotFilling(**settings), n_bins=N_BINS)
-        how = f"slot-filling with scores in {N_BINS} bins"
+        true = slot_filling.true_frontier(slot_filling.SlotFilling(**settings))
+        how = f"slot-filling with scores in {true.settings['n_bins']} bins"
     else:
         return None, "no optimum known"
     return true, f"optimum: {how}, rewards within {true.reward_error:.2g}"

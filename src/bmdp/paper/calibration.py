@@ -112,7 +112,6 @@ class CalibrationSettings:
     calibrations: int  # of the problem whose costs are known exactly, for each seed
     confidence: float = 0.95  # of certificates
     n_known: int = 150  # episodes of each member, where costs are known
-    n_bins: int = 4  # of scores, for the true frontier
 
 
 def _ours(n_seeds: int, spec: TrainingSpec, n_budgets: int, *sizes: int) -> CalibrationSettings:
@@ -126,7 +125,7 @@ _SMALLER = {
 }
 
 SETTINGS = {
-    "smoke": replace(_ours(2, _SMALLER["smoke"], 6, 60, 100, 60, 20), n_bins=2),
+    "smoke": _ours(2, _SMALLER["smoke"], 6, 60, 100, 60, 20),
     "quick": _ours(2, _SMALLER["quick"], 11, 1000, 5000, 2000, 200),
     "paper": CalibrationSettings(
         5,
@@ -141,8 +140,9 @@ SETTINGS = {
 def run(settings: CalibrationSettings, work: Work) -> None:
     """Tunes prices, calibrates where costs are known, or calibrates the dial of BFTQ."""
     if work.part == "truth":
-        n = settings.n_bins
-        work.piece("truth", lambda: measuring.truth_piece(true_frontier(n_bins=n), {"n_bins": n}))
+        known = true_frontier()
+        bins = {"n_bins": known.settings["n_bins"]}
+        work.piece("truth", lambda: measuring.truth_piece(known, bins))
     elif work.part == "certificates":
         n, how = settings.calibrations, (settings.confidence, settings.n_known)
         work.piece("certificates", lambda: certificates(n, *how, seed=work.seed, known=hazard()))

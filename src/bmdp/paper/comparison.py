@@ -96,7 +96,6 @@ class Measuring:
     n_tests: int  # episodes a budget; a quarter for each pair of budgets of a moved dial
     n_calibrating: int  # episodes of each member of a calibrated policy; 0 for no calibration
     resolution: int = 33  # nodes along a cell of corridors, for true frontiers and ideal costs
-    bins: int = 4  # of scores, for the true frontier of slot-filling
     n_budgets: int = 11  # from 0 to 1, at which methods are measured
 
     @property
@@ -129,7 +128,7 @@ SETTINGS = {
             *("learner.n_budgets=5", "learner.model.centres=20"),
             *("learner.model.lengths=[2.0]", "learner.model.ridges=[0.1]"),
         ),
-        measuring=Measuring(60, 60, resolution=5, bins=2, n_budgets=6),
+        measuring=Measuring(60, 60, resolution=5, n_budgets=6),
     ),
     "quick": ComparisonSettings(
         n_seeds=2,
@@ -218,8 +217,8 @@ def task_truth(name: str, how: Measuring) -> Piece:
     env, _ = training.explored(spec_of(TASKS[name]))
     kept = {k: v for k, v in env.settings.items() if k not in ("observe_time", "features")}
     if env.id == "slot-filling":
-        solved = slot_filling.true_frontier(n_bins=how.bins)
-        return measuring.truth_piece(solved, {"bins": how.bins})
+        solved = slot_filling.true_frontier()
+        return measuring.truth_piece(solved, {"bins": solved.settings["n_bins"]})
     resolution = min(how.resolution, _FINEST_ROUTES) if kept else how.resolution
     is_fine = resolution >= 33  # coarser ones promise what is not earned: measured values count
     found = corridors.true_frontier(

@@ -8,8 +8,6 @@ of the appendix.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bmdp.envs.slot_filling import SlotFilling, true_frontier
 from bmdp.learn.presets import preset
 from bmdp.learn.spec import TrainingSpec
@@ -33,13 +31,6 @@ BUDGETS = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Those of the paper's figure."""
 
 
-@dataclass(frozen=True)
-class SlotFillingSettings(PricingSettings):
-    """Settings of the experiment."""
-
-    n_bins: int = 4  # of scores, for the true frontier
-
-
 SMALLER = {
     "smoke": changed(
         preset("slot-filling"),
@@ -55,14 +46,14 @@ SMALLER = {
 """Our preset of training with fewer episodes and models, by size."""
 
 
-def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials, **bins: int) -> SlotFillingSettings:
-    return SlotFillingSettings(n_seeds, spec, pricing.all_at_once(spec), testing, **bins)
+def _ours(n_seeds: int, spec: TrainingSpec, testing: Trials) -> PricingSettings:
+    return PricingSettings(n_seeds, spec, pricing.all_at_once(spec), testing)
 
 
 SETTINGS = {
-    "smoke": _ours(2, SMALLER["smoke"], Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 4), n_bins=2),
+    "smoke": _ours(2, SMALLER["smoke"], Trials((0.0, 0.25, 0.5, 1.0), 100, evenly(5), 4)),
     "quick": _ours(2, SMALLER["quick"], Trials(evenly(21), 2000, evenly(21), 4)),
-    "paper": SlotFillingSettings(
+    "paper": PricingSettings(
         6,
         preset("paper-slot-filling"),
         pricing.one_by_one("paper-slot-filling-ftq", pricing.PAPER_PRICES),
@@ -72,12 +63,13 @@ SETTINGS = {
 }
 
 
-def run(settings: SlotFillingSettings, work: Work) -> None:
+def run(settings: PricingSettings, work: Work) -> None:
     """Learns budgets, or prices; or solves the task."""
     env, _ = explored(settings.budgeted)
     if work.part == "truth":
-        task, n = SlotFilling(**env.settings), settings.n_bins
-        work.piece("truth", lambda: truth_piece(true_frontier(task, n_bins=n), {"n_bins": n}))
+        known = true_frontier(SlotFilling(**env.settings))
+        bins = {"n_bins": known.settings["n_bins"]}
+        work.piece("truth", lambda: truth_piece(known, bins))
     elif work.part == "ftq":
         pricing.run_ftq(settings, work)
     else:
