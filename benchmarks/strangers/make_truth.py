@@ -94,10 +94,14 @@ def of_corridors(name: str, resolution: int = 33, episodes: int = 100_000) -> Fo
     return _truth(fine, 0.0, "bound", error, text), {"resolution": resolution, **how}
 
 
-def of_slots(name: str, n_bins: int = 6) -> Found:
-    """Solves slot-filling with binned scores."""
-    found = slot_filling.true_frontier(n_bins=n_bins)
-    text = f"bmdp.envs.slot_filling.true_frontier with scores in {n_bins} bins"
+def of_slots(name: str) -> Found:
+    """Returns the frontier of slot-filling that is kept with the package."""
+    found = slot_filling.true_frontier()
+    n_bins = found.settings["n_bins"]
+    text = (
+        f"bmdp.envs.slot_filling.true_frontier with scores in {n_bins} bins, from below; the error "
+        "is the largest distance to a bound from above"
+    )
     return _truth(found.frontier, played_floor(name, 20_000), "bound", found.reward_error, text), {
         "n_bins": n_bins
     }
