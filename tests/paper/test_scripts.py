@@ -60,7 +60,8 @@ def test_the_environments_are_drawn_and_their_frontiers_recorded(tmp_path):
     (corridors,) = record["corridors"]
     assert corridors["dear"]["reward"] > corridors["cheap"]["reward"]
     few, more = record["slot_filling"]
-    assert few["reward_at_0.3"] < more["reward_at_0.3"]
+    assert few["below"]["reward_at_0.3"] < more["below"]["reward_at_0.3"]
+    assert few["above"]["reward_at_0.3"] > more["above"]["reward_at_0.3"]
     for row in (few, more):
         for end in ("cheap", "dear"):
             gap = abs(row[end]["reward"] - row[end]["tree_reward"])
