@@ -21,18 +21,25 @@ OF_ERRORS = 1.96
 Quantity = Literal["cost", "reward"]
 
 
-def agreement(pairs: Mapping[str, tuple[Curve, Curve]]) -> Table:
+def agreement(pairs: Mapping[str, tuple[Curve, Curve]], *, is_assumed: bool = False) -> Table:
     """Returns a row for each pair of curves, the published one first.
 
     Where both have the same setting, means over seeds are compared by Welch's test, which does not
     take deviations between seeds for equal.
+
+    Args:
+        pairs: of curves, by name.
+        is_assumed: whether the number of published seeds is not known.
     """
+    words = ", assumed" if is_assumed else ""
     kept = {name: _shared(*pair) for name, pair in pairs.items()}
     return Table(
         "agreement",
         "",
         [
             Column("", list(kept), "s"),
+            Column("seeds, published", [f"{p.n_seeds}{words}" for p, _ in pairs.values()], "s"),
+            Column("seeds, ours", [ours.n_seeds for _, ours in pairs.values()], "d"),
             Column("settings", [len(places) for places, _ in kept.values()], "d"),
             *_columns("cost", pairs, kept),
             *_columns("reward", pairs, kept),

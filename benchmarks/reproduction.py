@@ -6,8 +6,8 @@
 
 A record holds the spec of an experiment and, of every part and seed, what was measured, with six
 digits. `keep` adds to a record of the same settings, device and versions, so that seeds can be run
-in several folders; any other is written anew. `reproduction_tables.py` makes tables and figures of
-records.
+in several folders; any other is written anew. Records of version 0.1.0 are in docs/results/0.1.0/.
+`reproduction_tables.py` makes tables and figures of both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reproduction_dials import TASKS, Task
+from reproduction_dials import OLD, TASKS, Found, Task
 from reproduction_tables import figures, overview, tables_of
 from tables import ROOT, markdown, write_page
 
@@ -113,10 +113,14 @@ def keep(folders: Sequence[Path], out: Path) -> None:
         print(f"{path.name}: seeds {', '.join(map(str, record['seeds']))}")
 
 
-def found_of(task: Task, records: Path) -> dict[str, Results]:
-    """Returns the results of a task that there are, by preset."""
-    paths = {preset: records / f"{task.experiment}-{preset}.json" for preset in ("paper", "best")}
-    return {preset: read_record(path) for preset, path in paths.items() if path.exists()}
+def found_of(task: Task, records: Path) -> Found:
+    """Returns the results of a task that there are, of today and of 0.1.0, by preset."""
+
+    def by_preset(folder: Path) -> dict[str, Results]:
+        paths = {preset: folder / f"{task.experiment}-{preset}.json" for preset in task.presets}
+        return {preset: read_record(path) for preset, path in paths.items() if path.exists()}
+
+    return Found(by_preset(records), by_preset(records / OLD))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -141,8 +145,8 @@ def main(arguments: list[str] | None = None) -> None:
     _write(asked.page, tables_of(found), asked.check)
     _write(asked.readme, {"results: overview": overview(found)}, asked.check)
     if not asked.check:
-        for name, results in found.items():
-            for file, data in figures(TASKS[name], name, results).items():
+        for name, of_task in found.items():
+            for file, data in figures(TASKS[name], name, of_task).items():
                 (asked.records / file).write_bytes(data)
 
 
