@@ -1,11 +1,12 @@
 """Pictures of corridors and slot-filling, and their true frontiers with how well they are known.
 
     python examples/environments.py --out out/environments
+    python examples/environments.py --frontier --out src/bmdp/envs/slot_filling
 
 Corridors: the grid's own value beside what its policy earns in the real task, at three resolutions.
 Slot-filling: the frontier from below and from above as bins of scores are halved, beside what the
 policy of the lower one earns in the real task. Takes 20 minutes and 4 GB; --quick takes seconds, at
-coarser settings. --keep only computes the finest frontier of slot-filling anew, and keeps it in the
+coarser settings. The second command only makes the frontier of slot-filling that is kept with the
 package.
 """
 
@@ -32,9 +33,8 @@ from bmdp.evaluation import measure_dial
 from bmdp.randomness import EpisodeStreams
 
 CHEAP, DEAR = 1e9, 1e-7  # prices at the two ends of a frontier
-KEPT = Path(belief.__file__).with_name(belief.KEPT)
 BINS, N_PLAYED = (1, 2, 4, 8, 16), 10**6
-COMMAND = "python examples/environments.py --keep"
+COMMAND = "python examples/environments.py --frontier --out src/bmdp/envs/slot_filling"
 
 
 def ways(rule: str, n: int) -> list[FloatArray]:
@@ -152,12 +152,13 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out/environments"), help="folder")
     parser.add_argument("--quick", action="store_true", help="coarse settings")
-    parser.add_argument("--keep", action="store_true", help="only the frontier of the package")
+    parser.add_argument("--frontier", action="store_true", help="only that of the package")
     options = parser.parse_args(arguments)
-    if options.keep:
-        print(json.dumps(slot_filling_row(BINS[-1], N_PLAYED, KEPT)))
-        return
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.frontier:
+        size = (2, 5_000) if options.quick else (BINS[-1], N_PLAYED)
+        print(json.dumps(slot_filling_row(*size, options.out / belief.KEPT)))
+        return
     drawn = ways("corridors/safe", 4) + ways("corridors/risky", 4)
     matplotlib.image.imsave(options.out / "corridors.png", picture(Corridors().map, drawn))
     matplotlib.image.imsave(options.out / "routes.png", picture(Corridors(routes=4).map, []))

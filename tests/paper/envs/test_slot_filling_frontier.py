@@ -1,6 +1,7 @@
 import json
 from dataclasses import asdict
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from bmdp.envs.slot_filling.frontier import (
 from bmdp.exact import optimal_frontier
 from bmdp.frontier import Frontier
 from oracles.simulation import is_mean_of
+from scripts import script
 
 FREE, UNPRICED = 1e9, 1e-7  # prices at both ends
 BACKWARDS = SlotFilling(slots=2, horizon=4, mean_right=-0.4, mean_wrong=0.3)  # low scores are good
@@ -202,10 +204,12 @@ def known():
     return true_frontier()
 
 
-def test_the_frontier_that_is_kept_is_of_the_papers_settings(known):
-    path = module.__file__.replace("frontier.py", module.KEPT)
-    with open(path, encoding="utf-8") as file:
-        kept = json.load(file)
+@pytest.fixture(scope="module")
+def kept():
+    return json.loads(Path(module.__file__).with_name(module.KEPT).read_text())
+
+
+def test_the_frontier_that_is_kept_is_of_the_papers_settings(known, kept):
     assert kept["task"] == {k: v for k, v in asdict(SlotFilling()).items() if k != "features"}
     assert known.settings == {"n_bins": kept["n_bins"], "task": SlotFilling()}
     assert true_frontier(SlotFilling(features="belief")).reward_error == known.reward_error
@@ -225,12 +229,20 @@ def test_the_frontier_that_is_kept_is_between_coarser_bounds(known):
     assert (known.frontier.reward_at(costs) + known.reward_error < above.reward_at(costs)).all()
 
 
-def test_the_error_that_is_kept_is_the_largest_distance_to_the_bound_that_is_kept(known):
-    with open(module.__file__.replace("frontier.py", module.KEPT), encoding="utf-8") as file:
-        kept = json.load(file)
+def test_the_error_that_is_kept_is_the_largest_distance_to_the_bound_that_is_kept(known, kept):
     above = Frontier(np.array(kept["costs_above"]), np.array(kept["rewards_above"]))
     assert known.reward_error == module.largest_gap(known.frontier, above)
     assert known.reward_error < 0.3
+
+
+def test_the_file_that_is_kept_is_made_by_its_command(kept, tmp_path):
+    example = script("examples/environments.py")
+    example.main(["--frontier", "--quick", "--out", str(tmp_path)])
+    made = json.loads((tmp_path / module.KEPT).read_text())
+    assert list(made) == list(kept)
+    assert made["task"] == kept["task"]
+    assert made["command"] == kept["command"] == example.COMMAND
+    assert made["rewards"] == frontier_bounds(SlotFilling(), 2)[0].rewards.tolist()
 
 
 @pytest.mark.slow
