@@ -165,8 +165,8 @@ class TwoWay:
             ),
         }[self.features]
         lows, highs, counts = zip(*sizes, (0.0, 1.0, int(self.observe_time)), strict=True)
-        bounds = (np.repeat(ends, counts).astype(np.float32) for ends in (lows, highs))
-        return spaces.Box(*bounds, dtype=np.float32)
+        low, high = (np.repeat(ends, counts).astype(np.float32) for ends in (lows, highs))
+        return spaces.Box(low, high, dtype=np.float32)
 
     def start(self, uniforms: FloatArray) -> RoadState:
         """Draws where the others are and how fast they drive."""
