@@ -8,9 +8,11 @@ of the appendix.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bmdp.envs.slot_filling import SlotFilling, true_frontier
 from bmdp.learn.presets import preset
-from bmdp.learn.spec import TrainingSpec
+from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import KernelModel
 from bmdp.paper import pricing
 from bmdp.paper.measuring import Trials, evenly, show, truth_piece
@@ -60,6 +62,11 @@ SETTINGS = {
         Trials(BUDGETS, 1000, evenly(21), 4),
     ),
     "best": _ours(10, preset("slot-filling"), Trials(BUDGETS, 10_000, evenly(21), 4)),
+    "paper-features": _ours(
+        10,
+        replace(preset("slot-filling"), env=EnvConfig("slot-filling")),
+        Trials(BUDGETS, 10_000, evenly(21), 4),
+    ),
 }
 
 
