@@ -1,9 +1,11 @@
-"""The two-way road: both simulations side by side, scripts, the reference curve, and a drive.
+"""The two-way road: both simulations side by side, scripts, curves of what can be earned, a drive.
 
     python examples/two_way.py --out out/two-way
+    python examples/two_way.py --curves --out src/bmdp/envs/two_way
 
-Needs `bmdp[driving]`. Takes about ten minutes, most of them in highway-env; --quick takes seconds,
-at tiny sizes.
+The first needs `bmdp[driving]`, and takes about ten minutes, most of them in highway-env. It reads
+the curves that are shipped with the package. The second makes those, in about half an hour; the
+road is the default one, with 1,000 situations. --quick takes seconds, at tiny sizes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,10 +27,10 @@ import bmdp
 from bmdp.arrays import IntArray
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.scripted import RULES
-from bmdp.envs.tasks import rows_of
 from bmdp.envs.two_way import (
     FASTER,
     IDLE,
+    KNOWN_CURVES,
     LANE_LEFT,
     LANE_RIGHT,
     SLOWER,
@@ -35,11 +38,19 @@ from bmdp.envs.two_way import (
     RoadState,
     TwoWay,
     compare,
+    equal_budget_curve,
     film,
     filmstrip,
+    known_curve,
     reference_curve,
+    replanning_curve,
 )
+from bmdp.envs.two_way.curves import curve_record, point_record, task_record
+from bmdp.envs.two_way.replanning import PRICES
 
+COMMAND = "python examples/two_way.py --curves --out src/bmdp/envs/two_way"
+COSTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+TABLE = ("costs", "rewards", "reward_errors")
 SCRIPTS = (
     [IDLE] * 15,
     [SLOWER] * 15,
@@ -111,22 +122,57 @@ def convergence(n_situations: int, widths: list[int]) -> list[dict[str, float]]:
 
 
 def summary(curve: ReferenceCurve) -> dict[str, float]:
-    """Some points of a reference curve, with the standard error of its situations."""
+    """Some points of a reference curve."""
     found = curve.frontier
-    least = np.array([drives.frontier.costs[0] for drives in curve.situations])
-    most = np.array([drives.frontier.rewards[-1] for drives in curve.situations])
-    root = np.sqrt(len(least))
     row = {
         "smallest_cost": curve.smallest_cost,
-        "smallest_cost_error": float(least.std() / root),
         "reward_at_smallest_cost": float(found.rewards[0]),
         "largest_reward": float(found.rewards[-1]),
-        "largest_reward_error": float(most.std() / root),
         "cost_at_largest_reward": float(found.costs[-1]),
     }
-    for cost in (0.05, 0.1, 0.2, 0.3, 0.4):
+    for cost in COSTS:
         row[f"reward_at_{cost}"] = float(found.reward_at(max(cost, curve.smallest_cost)))
     return row
+
+
+def curves(n_situations: int, width: int, driver_width: int, prices: Sequence[float]) -> Any:
+    """The three curves as the package has them."""
+    how: dict[str, Any] = {"n_situations": n_situations, "seed": 0}
+    reference = reference_curve(TwoWay(), width=width, **how)
+    replanning = replanning_curve(TwoWay(), width=driver_width, prices=prices, **how)
+    points = point_record(replanning)
+    found = {
+        "clairvoyant": curve_record(reference, width=width, seed=0),
+        "equal-budget": curve_record(equal_budget_curve(reference), width=width, seed=0),
+        "replanning": curve_record(replanning, width=driver_width, seed=0, points=points),
+    }
+    return {"command": COMMAND, "task": task_record(TwoWay()), "curves": found}
+
+
+def known_points() -> list[dict[str, Any]]:
+    """Some points of the curves that are shipped, with standard errors over situations."""
+    rows = []
+    for name in KNOWN_CURVES:
+        found = known_curve(name)
+        costs, rewards = found.frontier.costs, found.frontier.rewards
+        errors = found.settings["reward_errors"]
+        row = {
+            "curve": name,
+            "situations": found.settings["n_situations"],
+            "width": found.settings["width"],
+            "smallest_cost": float(costs[0]),
+            "smallest_cost_error": found.settings["smallest_cost_error"],
+            "reward_at_smallest_cost": float(rewards[0]),
+            "reward_at_smallest_cost_error": errors[0],
+            "largest_reward": float(rewards[-1]),
+            "largest_reward_error": errors[-1],
+            "cost_at_largest_reward": float(costs[-1]),
+        }
+        table = found.settings["table"]
+        for cost, *values in zip(*(table[column] for column in TABLE), strict=True):
+            row[f"reward_at_{cost}"], row[f"reward_at_{cost}_error"] = values
+        rows.append(row)
+    return rows
 
 
 def drive(task: TwoWay, start: RoadState, actions: IntArray) -> list[RoadState]:
@@ -141,11 +187,18 @@ def drive(task: TwoWay, start: RoadState, actions: IntArray) -> list[RoadState]:
     return frames + [state] * 15
 
 
-def figure(curve: ReferenceCurve, rows: list[dict[str, Any]]) -> Figure:
-    """The reference curve, and where scripts are."""
+def figure(rows: list[dict[str, Any]]) -> Figure:
+    """The curves, and where scripts are."""
     drawing = Figure(figsize=(7, 4.5), layout="constrained")
     axes = drawing.subplots()
-    axes.plot(curve.frontier.costs, curve.frontier.rewards, label="reference: knows the future")
+    for name, label, style in (
+        ("clairvoyant", "knows the future", "-"),
+        ("equal-budget", "knows the future, same budget from every start", "--"),
+        ("replanning", "no foresight: plans anew every second", "-"),
+    ):
+        found = known_curve(name).frontier
+        marker = "." if name == "replanning" else ""
+        axes.plot(found.costs, found.rewards, style, label=label, marker=marker)
     for row in rows:
         point = row["batched"]
         axes.plot(point["cost"], point["reward"], "o", color="0.4")
@@ -155,8 +208,7 @@ def figure(curve: ReferenceCurve, rows: list[dict[str, Any]]) -> Figure:
             textcoords="offset points",
             xytext=(6, -4),
         )
-    axes.axvline(curve.smallest_cost, color="0.7", linewidth=0.8)
-    axes.set(xlabel="discounted cost", ylabel="discounted reward", xlim=(0, 0.9), ylim=(0, 8))
+    axes.set(xlabel="discounted cost", ylabel="discounted reward", xlim=(0, 1), ylim=(0, 8))
     axes.legend(loc="lower right")
     return drawing
 
@@ -165,30 +217,34 @@ def main(arguments: list[str] | None = None) -> None:
     """Measures, draws and writes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/two-way"))
+    parser.add_argument("--curves", action="store_true", help="make curves.json, and no more")
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     asked = parser.parse_args(arguments)
-    asked.out.mkdir(parents=True, exist_ok=True)
     quick = asked.quick
-    curve = reference_curve(TwoWay(), n_situations=5 if quick else 1000, width=2 if quick else 16)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.curves:
+        made = curves(3, 1, 1, (2.0, 1000.0)) if quick else curves(1000, 16, 2, PRICES)
+        (asked.out / "curves.json").write_text(json.dumps(made) + "\n")
+        return
     rows = scripts(50, 2) if quick else scripts(20_000, 300)
+    known = known_points()
+    clairvoyant = known_curve("clairvoyant").frontier
     record: dict[str, Any] = {
         "equality": equality(2 if quick else 200),
         "scripts": rows,
         "convergence": convergence(5, [1, 2]) if quick else convergence(100, [1, 4, 16, 64]),
+        "curves": known,
         "reference": {
-            "situations": len(curve.situations),
-            "width": curve.width,
-            **summary(curve),
-            "costs": curve.frontier.costs.round(5).tolist()[:: 1 if quick else 20],
-            "rewards": curve.frontier.rewards.round(4).tolist()[:: 1 if quick else 20],
+            **known[0],
+            "costs": clairvoyant.costs.tolist(),
+            "rewards": clairvoyant.rewards.tolist(),
         },
     }
     (asked.out / "driving.json").write_text(json.dumps(record, indent=1) + "\n")
-    figure(curve, rows).savefig(asked.out / "reference.png", dpi=120)
-    situation = 0
-    drives, start = curve.situations[situation], rows_of(curve.starts, np.array([situation]))
+    figure(rows).savefig(asked.out / "reference.png", dpi=120)
+    one = reference_curve(TwoWay(), n_situations=1, width=2 if quick else 16)
     for name, vertex in (("careful", 0), ("bold", -1)):
-        frames = drive(TwoWay(), start, drives.actions[vertex])
+        frames = drive(TwoWay(), one.starts, one.situations[0].actions[vertex])
         (asked.out / f"{name}.svg").write_text(film(frames))
         strip = filmstrip(frames[:-15:30])
         matplotlib.image.imsave(asked.out / f"{name}.png", strip)

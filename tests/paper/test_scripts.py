@@ -8,6 +8,7 @@ import pytest
 
 import bmdp
 from bmdp.envs import check_cost_env
+from bmdp.envs.two_way import KNOWN_CURVES, known_curve
 from bmdp.evaluation import measure_dial
 from bmdp.paper.results import evaluation_of
 from scripts import script
@@ -81,9 +82,25 @@ def test_the_two_way_road_is_compared_measured_and_drawn(tmp_path):
         assert same["reward"] == pytest.approx(other["reward"], abs=1e-6)
         assert same["cost"] == pytest.approx(other["cost"], abs=1e-6)
     assert record["reference"]["smallest_cost"] < 0.2
+    assert [row["curve"] for row in record["curves"]] == list(KNOWN_CURVES)
+    for row in record["curves"]:
+        assert row["reward_at_0.1"] < row["reward_at_0.2"] < row["largest_reward"]
+        assert 0 < row["reward_at_0.1_error"] < 0.1
     for name in ("careful", "bold"):
         assert "<animateTransform" in (tmp_path / f"{name}.svg").read_text()
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_curves_of_the_road_are_made_as_the_package_has_them(tmp_path):
+    example = script("examples/two_way.py")
+    example.main(["--quick", "--curves", "--out", str(tmp_path)])
+    made = json.loads((tmp_path / "curves.json").read_text())
+    for name in KNOWN_CURVES:
+        kept, shipped = made["curves"][name], known_curve(name)
+        assert bmdp.Frontier(np.array(kept.pop("costs")), np.array(kept.pop("rewards")))
+        assert {*kept, "curve", "task", "command"} == set(shipped.settings)
+        assert made["command"] == example.COMMAND == shipped.settings["command"]
+        assert made["task"] == shipped.settings["task"]
 
 
 @pytest.mark.parametrize(
