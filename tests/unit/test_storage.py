@@ -20,6 +20,7 @@ import bmdp
 from bmdp import BmdpError, StoreError, storage
 from bmdp.data import ActionBins, EncodedPolicy, Encoder, StateColumn
 from bmdp.envs import ScriptedPolicy
+from bmdp.envs.two_way import ReplanningDriver
 from bmdp.exact import allocate_budgets
 from bmdp.exact.textbook import branches
 from bmdp.policies import (
@@ -109,6 +110,7 @@ POLICIES = [
     RANDOM,
     UniformPolicy(3, 0.0, 1.0),
     ScriptedPolicy("corridors/safe", high=2.0),
+    ReplanningDriver(7.5, width=3),
     EncodedPolicy(RANDOM, ENCODER),
     allocate_budgets(branches().model).policy(),
 ]
