@@ -33,7 +33,12 @@ from bmdp.report.section import Column, Table
 PAGE = ROOT / "docs/comparison.md"
 PAGED_BY = "python benchmarks/comparison.py page"
 RECORD = ROOT / "benchmarks/results/comparison.json"
-TASKS = {"slot-filling": "slot-filling", "corridors": "corridors", "routes-4": "routes=4"}
+TASKS = {
+    "slot-filling": "slot-filling",
+    "corridors": "corridors",
+    "routes-4": "routes=4",
+    "two-way": "two-way",
+}
 """Names of tasks in the record, by those of the experiment; in the order of the page."""
 METHODS = {
     "bftq": "BFTQ",

@@ -8,6 +8,7 @@ import bmdp
 import folders
 from bmdp import ConfigError
 from bmdp.envs import ScriptedPolicy, TrueFrontier, corridors, slot_filling
+from bmdp.envs.two_way import known_curve
 from bmdp.evaluation import evaluate
 from bmdp.frontier import upper_frontier
 from bmdp.learn import EnvConfig, Iterations
@@ -28,7 +29,7 @@ from bmdp.paper.comparison import (
 )
 from bmdp.paper.measuring import other_seed
 from bmdp.paper.pricing import found_prices
-from bmdp.paper.rivals import METHODS, WITH_NETWORKS
+from bmdp.paper.rivals import METHODS, WITH_NETWORKS, scripted_env
 from bmdp.paper.runner import Work
 from pieces import check_evaluation, piece, pieces, place, work
 
@@ -177,6 +178,14 @@ def test_every_task_and_preset_has_settings_that_exist():
     assert spec_of(TASKS["routes-4"]).env.settings == {"observe_time": True, "routes": 4}
     assert set(experiment.SETTINGS["paper"].methods) == set(METHODS)
     assert not set(experiment.SETTINGS["quick"].methods) & set(WITH_NETWORKS)
+
+
+def test_the_road_is_compared_with_the_replanning_driver():
+    piece = task_truth("two-way", Measuring(10, 0))
+    assert piece["costs"] == known_curve("replanning").frontier.costs.tolist()
+    env = spec_of(TASKS["two-way"]).env
+    assert env.settings["features"] == "full"
+    assert scripted_env(env).settings["features"] == "kinematics"
 
 
 def test_true_frontiers_are_those_of_the_tasks(folder, monkeypatch):

@@ -29,6 +29,7 @@ from bmdp.learn.learners import (
 from bmdp.learn.presets import preset
 from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import FrontierNet
+from bmdp.paper.driving import PAPER_PRICES as ROAD_PRICES
 from bmdp.paper.pricing import PAPER_PRICES, found_prices
 from bmdp.paper.training import all_prices, explored, playable, unmeasured
 from bmdp.policies import MultiplierPolicy, Portfolio, PriceDial
@@ -37,10 +38,17 @@ from bmdp.policies.policy import Policy
 SCRIPTS = {
     "corridors": ("corridors/safe", "corridors/risky"),
     "slot-filling": ("slot-filling/voice-again", "slot-filling/key-pad"),
+    "two-way": ("two-way/slow", "two-way/overtake"),
 }
 """By task, a rule that is safe and one that is not."""
 
-_CORRIDORS_SCALE = 5.0  # of prices there, as rewards are larger
+_PAPER = {"two-way": "driving"}  # names of tasks in presets, where these differ
+_NETWORK_PRICES = {
+    "slot-filling": PAPER_PRICES,
+    "corridors": tuple(5.0 * price for price in PAPER_PRICES),  # as rewards are larger
+    "two-way": ROAD_PRICES,
+}
+"""Prices of a unit of cost that networks are learned for: those of the paper, where it has some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +99,15 @@ class Rival:
 
 
 def scripted_env(env: EnvConfig) -> EnvConfig:
-    """Returns an environment for scripts: those of slot-filling read the paper's features."""
-    if env.id == "slot-filling":
-        return replace(env, settings={**env.settings, "features": "paper"})
-    return env
+    """Returns an environment for scripts, which read what the paper's agents saw."""
+    seen = {"slot-filling": "paper", "two-way": "kinematics"}
+    if env.id not in seen:
+        return env
+    return replace(env, settings={**env.settings, "features": seen[env.id]})
+
+
+def _paper_name(lesson: Lesson) -> str:
+    return _PAPER.get(lesson.env.id, lesson.env.id)
 
 
 def _bftq(lesson: Lesson) -> Learned:
@@ -103,7 +116,7 @@ def _bftq(lesson: Lesson) -> Learned:
 
 
 def _paper_bftq(lesson: Lesson) -> Learned:
-    config = preset(f"paper-{lesson.env.id}").learner
+    config = preset(f"paper-{_paper_name(lesson)}").learner
     assert isinstance(config, BFTQConfig)
     begin = time.perf_counter()
     policy = BFTQ(config).fit(lesson.batch, seed=lesson.seed, device=lesson.device)
@@ -131,21 +144,20 @@ def _lagrangian(
 
 def _networks(lesson: Lesson) -> Learned:
     """The paper's FTQ(lambda): a network for each of its prices, and the curve by rollouts."""
-    ftq = preset(f"paper-{lesson.env.id}-ftq").learner
+    ftq = preset(f"paper-{_paper_name(lesson)}-ftq").learner
     assert isinstance(ftq, FTQConfig)
     network, schedule = ftq.model, ftq.schedule
     assert isinstance(network, FrontierNet)
     assert isinstance(schedule, Iterations)
     whole = replace(network, regression=replace(network.regression, stop_loss=None))
     ftq = replace(ftq, model=whole, schedule=replace(schedule, stop_loss=0.0))
-    scale = 1.0 if lesson.env.id == "slot-filling" else _CORRIDORS_SCALE
+    prices = _NETWORK_PRICES[lesson.env.id]
     begin = time.perf_counter()
     how: dict[str, Any] = {"seed": lesson.seed, "device": lesson.device}
     networks = unmeasured(
-        FTQ(replace(ftq, price=scale * price)).fit(lesson.batch, **how)
-        for price in reversed(PAPER_PRICES)
+        FTQ(replace(ftq, price=price)).fit(lesson.batch, **how) for price in reversed(prices)
     )
-    seconds, n = time.perf_counter() - begin, len(PAPER_PRICES)
+    seconds, n = time.perf_counter() - begin, len(prices)
     return _measured(playable(networks, lesson.device), n, seconds, lesson, lesson.env)
 
 
