@@ -40,10 +40,14 @@ from bmdp.learn.spec import EnvConfig, TrainingSpec
 from bmdp.models import ForestModel, KernelModel, Regressor
 from bmdp.paper.driving import explored_for
 from bmdp.paper.pricing import found_prices
+from bmdp.paper.published import published_curve
 from bmdp.policies import MultiplierPolicy, PriceDial
 from bmdp.report.section import Column, Table
 
 RECORD = ROOT / "benchmarks/results/road/record.json"
+SETTINGS = ROOT / "benchmarks/results/road/paper-settings.json"
+"""The paper's network, with what is known of its settings changed one by one."""
+
 PAGE = ROOT / "docs/driving.md"
 BUDGETS = (0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 COSTS = (0.05, 0.1, 0.15, 0.2, 0.3)
@@ -225,11 +229,38 @@ TABLES = {
 """Lessons of each table of the page; those without a record are left out."""
 
 
-def page_tables(record: Mapping[str, Any]) -> dict[str, str]:
+def settings_table(record: Mapping[str, Any]) -> Table:
+    """Returns reward at cost by budget, for each change of the paper's settings and each seed."""
+    rows, published = record["rows"], published_curve("highway", "BFTQ")
+    shown = [0.0, 0.1, 0.2, 0.3, 0.4, 1.0]
+    places = [int(np.abs(published.settings - budget).argmin()) for budget in shown]
+    columns = []
+    for budget, place in zip(shown, places, strict=True):
+        cells = [_point(published.reward.mean[place], published.cost.mean[place])]
+        for row in rows:
+            at = row["budgets"].index(budget)
+            cells.append(_point(row["reward"][at], row["cost"][at]))
+        columns.append(Column(f"{budget:g}", cells, "s"))
+    changed = Column("changed", ["(published)", *(row["changed"] for row in rows)], "s")
+    return Table("settings", "", [changed, Column("seed", _seeds(rows), "s"), *columns])
+
+
+def _seeds(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return ["", *(str(row["seed"]) for row in rows)]
+
+
+def _point(reward: float, cost: float) -> str:
+    return f"{reward:.2f} at {cost:.3f}"
+
+
+def page_tables(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
     """Returns the tables of the page, by the names of their places."""
-    return {
-        name: markdown(lesson_table(record["rows"], lessons)) for name, lessons in TABLES.items()
-    }
+    there = {row["lesson"] for row in record["rows"]}
+    found = {"road: settings": markdown(settings_table(settings))}
+    for name, lessons in TABLES.items():
+        if there & set(lessons):
+            found[name] = markdown(lesson_table(record["rows"], lessons))
+    return found
 
 
 def keep(folders: Sequence[Path]) -> None:
@@ -264,7 +295,7 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.command == "keep":
         keep(asked.folders)
     elif asked.command == "page":
-        tables = page_tables(json.loads(RECORD.read_text()))
+        tables = page_tables(*(json.loads(path.read_text()) for path in (RECORD, SETTINGS)))
         write_page(PAGE, tables, "python benchmarks/road.py page", is_check=asked.check)
     else:
         asked.out.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ def row(**changes):
 
 def cells(rows):
     table = road.lesson_table(rows, ["prices-1500"])
-    return {column.name: list(column.values) for column in table.columns}
+    return {column.name: list(column.cells) for column in table.columns}
 
 
 def test_the_replanning_driver_has_all_of_its_own_reward():
