@@ -322,7 +322,7 @@ def comparison(folder, seeds=(0, 1)):
         write(place / "method-bftq.json", method("BFTQ", seed, 9.0 + seed))
         write(place / "method-coin.json", method("coin", seed, 5.0))
         finish(place)
-        for task in ("routes-4", "slot-filling"):
+        for task in ("routes-4", "slot-filling", "two-way"):
             finish(folder / task / f"seed-{seed}")
 
 

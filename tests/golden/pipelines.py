@@ -41,7 +41,7 @@ from bmdp.learn import (
     collect,
     explore,
 )
-from bmdp.models import KernelModel, LinearModel, TableModel
+from bmdp.models import ForestModel, KernelModel, LinearModel, TableModel
 from bmdp.policies import RandomBudgetedPolicy
 
 Values = dict[str, float | list[float]]
@@ -82,9 +82,12 @@ def our_spec(name: str) -> TrainingSpec:
     Few dialogues are long, so that there are folds for two models of their last step only.
     """
     spec = bmdp.preset(name)
-    length = {"corridors": 0.6, "slot-filling": 2.0, "two-way": 4.0}[name]
-    model = KernelModel(centres=40, lengths=(length,), ridges=(1e-1,))
-    learner = replace(spec.learner, n_budgets=6, model=model)
+    if name == "two-way":
+        model = ForestModel(trees=5, leaf=10, regrown=True)
+    else:
+        length = {"corridors": 0.6, "slot-filling": 2.0}[name]
+        model = KernelModel(centres=40, lengths=(length,), ridges=(1e-1,))
+    learner = replace(spec.learner, budgets=(), n_budgets=6, model=model)
     if name == "slot-filling":
         learner = replace(learner, ensemble=2)
     how = replace(spec.exploration, rounds=2, episodes=60, decay=0.02)

@@ -1,6 +1,7 @@
 """Writes down what all pipelines give: `python tests/golden/write.py [PIPELINE ...]`.
 
-Without names all are written; with names, these alone, and the others stay as they are.
+Without names all are written; with names, these alone, and the others stay as they are: `anew` says
+of which commit and versions these are.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def main(names: list[str]) -> None:
     import bmdp
     from golden.pipelines import PIPELINES
 
-    values = json.loads(PLACE.read_text())["values"] if names and PLACE.exists() else {}
+    before = json.loads(PLACE.read_text()) if names and PLACE.exists() else {}
+    values = before.get("values", {})
     for name in names or PIPELINES:
         begin = time.perf_counter()
         values[name] = PIPELINES[name]()
@@ -49,6 +51,10 @@ def main(names: list[str]) -> None:
         "versions": {m.__name__: m.__version__ for m in modules}
         | {"python": platform.python_version()},
     }
+    if before:  # the header is that of the others
+        anew = dict.fromkeys(names, header)
+        kept = {key: before[key] for key in header}
+        header = {**kept, "anew": {**before.get("anew", {}), **anew}}
     lines = [f' "{key}": {json.dumps(value)}' for key, value in header.items()]
     lines.append(' "values": {\n' + ",\n".join(_of_pipeline(k, v) for k, v in values.items()) + "}")
     PLACE.write_text("{\n" + ",\n".join(lines) + "\n}\n")

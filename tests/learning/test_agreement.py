@@ -21,11 +21,11 @@ def curve(settings, cost, reward):
     return Curve("", asked, interval(cost), interval(reward), "seeds", len(cost), cost, reward)
 
 
+NAMES = ("name", "published", "ours", "n", "cost", "costs", "reward", "rewards")
+
+
 def rows(**pairs):
-    return [
-        dict(zip(("name", "n", "cost", "costs", "reward", "rewards"), row, strict=True))
-        for row in agreement(pairs).rows
-    ]
+    return [dict(zip(NAMES, row, strict=True)) for row in agreement(pairs).rows]
 
 
 def test_it_is_the_test_of_all_seeds():

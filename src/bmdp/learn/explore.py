@@ -219,7 +219,8 @@ class Rounds:
         """The policy of a round: the one that was kept, or a new one, which is kept."""
         explores = self.spec.env is not None
         policy = self.store.policy(number) if self.store else None
-        plays = OneStepPolicy | MultiplierPolicy | Portfolio
+        by_prices = isinstance(learner, LagrangianConfig)
+        plays = (MultiplierPolicy, Portfolio) if by_prices else OneStepPolicy
         if policy is not None and explores and not isinstance(policy, plays):
             raise StoreError(
                 f"the policy of round {number} is a {type(policy).__name__}, which does not "

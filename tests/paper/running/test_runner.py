@@ -369,7 +369,7 @@ def test_processes_end_with_the_one_that_is_killed_and_the_run_ends_as_if_it_had
     whole, tmp_path
 ):
     folder = tmp_path / "run"
-    options = ["--preset", "smoke", "--workers", "2", "--out", str(folder)]
+    options = ["--preset", "smoke", "--seeds", "0:2", "--workers", "2", "--out", str(folder)]
     paths = [str(Path(tiny_experiments.__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen([*COMMAND, LONG.experiment, *options], env=environment)

@@ -20,7 +20,7 @@ NAME = COUNT.experiment
 def test_every_experiment_of_the_catalog_has_a_question_and_all_sizes(name):
     found = experiment(name)
     assert found.QUESTION.endswith("?")
-    assert set(found.SETTINGS) == {"smoke", "quick", "paper", "best"}
+    assert set(found.SETTINGS) >= {"smoke", "quick", "paper", "best"}
     for settings in found.SETTINGS.values():
         assert settings.n_seeds >= 1
         assert json.loads(json.dumps(plain(settings), allow_nan=False)) == plain(settings)
