@@ -117,9 +117,11 @@ def recipes(
     network = (Recipe("network", NETWORK),) if on_gpu and n_numbers >= _MANY_NUMBERS else ()
     if practises and isinstance(nature.schedule, Iterations):
         return (forest, *network)
-    regrown = Recipe("regrown forest", ForestModel(regrown=True))
+    regrown: tuple[Recipe, ...] = ()
+    if isinstance(nature.schedule, Backward):  # iterations would have half of the time each
+        regrown = (Recipe("regrown forest", ForestModel(regrown=True)),)
     cautious = Recipe("cautious kernels", KernelModel(100), ensemble=5, caution=0.5)
-    return (forest, kernel, regrown, cautious, *network)
+    return (forest, kernel, *regrown, cautious, *network)
 
 
 def budgeted(recipe: Recipe, costs: FloatArray) -> tuple[Recipe, FloatArray]:

@@ -1,5 +1,6 @@
 """Whatever way a log is told in, the same is done: by every candidate, and by a fit as a whole."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import bmdp
 from bmdp import TransitionBatch
 from bmdp.learn.candidates import budgeted, learned, recipes
+from bmdp.learn.fit import Backward, Iterations
 from bmdp.learn.natures import completed
 from small_logs import (
     ALL_UNITS,
@@ -225,3 +227,10 @@ def test_chance_that_episodes_are_alike_is_no_copy():
     """Two episodes, three times each, are a log of six."""
     log = TransitionBatch([0] * 6, [0, 1] * 3, [0, 1] * 3, [0, 1] * 3, [0] * 6, [True] * 6)
     assert len(completed(log)) == 6
+
+
+def test_trees_are_grown_twice_only_where_each_step_is_fitted_once():
+    nature = lesson_of(plane()).nature
+    for schedule, expected in ((Backward(), True), (Iterations(5), False)):
+        names = [recipe.name for recipe in recipes(replace(nature, schedule=schedule), 2)]
+        assert ("regrown forest" in names) == expected
