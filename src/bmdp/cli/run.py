@@ -35,7 +35,7 @@ def run(  # noqa: PLR0913
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="New, or one to go on with.")],
     preset: Annotated[
-        str, typer.Option(metavar="SIZE", help="smoke, quick, paper or best.")
+        str, typer.Option(metavar="SIZE", help="smoke, quick, paper, best, or one of its own.")
     ] = "quick",
     seeds: Annotated[
         str | None,
