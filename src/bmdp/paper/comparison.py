@@ -143,7 +143,7 @@ SETTINGS = {
         measuring=Measuring(1_000, 1_000, resolution=17),
     ),
     "paper": ComparisonSettings(5, tuple(TASKS), tuple(METHODS), (), Measuring(20_000, 5_000)),
-    "best": ComparisonSettings(5, tuple(TASKS), _WITHOUT_NETWORKS, (), Measuring(20_000, 5_000)),
+    "best": ComparisonSettings(5, tuple(TASKS), _WITHOUT_NETWORKS, (), Measuring(5_000, 5_000)),
 }
 
 
