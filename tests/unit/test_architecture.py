@@ -23,6 +23,7 @@ LEVELS = [
     ("learn",),
     ("evaluation",),
     ("report",),
+    ("deployment",),
     ("paper",),
     ("cli",),
 ]
