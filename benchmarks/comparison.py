@@ -28,6 +28,7 @@ from bmdp.evaluation import seed_interval
 from bmdp.frontier import Frontier
 from bmdp.paper.comparison import MethodRow, SeedOfMethod, method_of, method_row
 from bmdp.paper.results import Results, read_results, truth_of
+from bmdp.paper.runner import FIRST_SEED
 from bmdp.report.section import Column, Table
 
 PAGE = ROOT / "docs/comparison.md"
@@ -152,7 +153,7 @@ def methods_table(methods: Mapping[str, Record]) -> Table:
         "methods",
         "",
         [
-            Column("method", list(methods), "s"),
+            Column("method", [_with_version(name, row) for name, row in methods.items()], "s"),
             Column("seeds", [len(row["seeds"]) for row in rows], "d"),
             Column("score", [_score(row["score"]) for row in rows], "s"),
             Column("between seeds", [_deviation(row["score"]) for row in rows]),
@@ -166,6 +167,11 @@ def methods_table(methods: Mapping[str, Record]) -> Table:
             Column("worst overshoot", [_change(one, "overshoot", max) for one in after], "s"),
         ],
     )
+
+
+def _with_version(name: str, row: Record) -> str:
+    """The name of a method; rows of seeds below the first of today are those of version 0.1.0."""
+    return name if min(row["seeds"]) >= FIRST_SEED else f"{name} (0.1.0)"
 
 
 def _mean(values: Sequence[float]) -> float:
