@@ -174,8 +174,9 @@ def test_the_page_shows_what_was_kept(record, tmp_path):
     moved = (MOVED_COSTS - MOVED_BUDGETS).clip(0)
     changed = [(s[0, 1:].mean() + s[2, 2]) / 2 for s in (every, after)]
     worst = [max(o[0, 1:].max(), o[2, 2]) for o in map(overshoots, (COSTS, AFTER_COSTS))]
-    assert row_of(page, "slot-filling", "coin") == [
-        *("coin", "3", f"{each.mean():.3f} +- {folders.student_half(each):.3f}"),
+    named = "coin (0.1.0)"  # by its seeds
+    assert row_of(page, "slot-filling", named) == [
+        *(named, "3", f"{each.mean():.3f} +- {folders.student_half(each):.3f}"),
         f"{each.std(ddof=1):.3f}",
         f"{overshoots(COSTS).max():.3f}",
         f"{np.abs(COSTS - BUDGETS.clip(LEAST, MOST)).mean():.3f}",
@@ -190,9 +191,9 @@ def test_what_is_not_known_is_a_dash(record, tmp_path):
     page = tmp_path / "page.md"
     shutil.copy(made.PAGE, page)
     made.main(["page", "--page", str(page), "--record", str(record)])
-    paper = row_of(page, "slot-filling", "FTQ(lambda), paper")
+    paper = row_of(page, "slot-filling", "FTQ(lambda), paper (0.1.0)")
     assert (paper[6], paper[9:]) == (NOTHING, [NOTHING] * 3)  # neither moved nor calibrated
-    single = row_of(page, "routes-4", "BFTQ")
+    single = row_of(page, "routes-4", "BFTQ (0.1.0)")
     assert single[1:4] == ["1", f"{scores(COSTS, REWARDS)[0].mean():.3f}", NOTHING]
 
 

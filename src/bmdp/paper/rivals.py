@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from bmdp.data import TransitionBatch
 from bmdp.envs import ScriptedPolicy
 from bmdp.evaluation import measure_portfolio
@@ -73,10 +75,15 @@ class Lesson:
 
     @cached_property
     def prices(self) -> tuple[tuple[float, ...], float]:
-        """Prices that are found from the episodes, falling, and seconds of finding them."""
+        """Prices that are found from the episodes, falling, and seconds of finding them.
+
+        The first one is infinite: of actions of the least cost, but for what cannot be told apart,
+        it takes the best paid. A high price that is finite throws away all reward for such a
+        difference.
+        """
         begin, gamma = time.perf_counter(), self.spec.learner.gamma
-        prices = found_prices(self.batch, gamma, seed=self.seed, device=self.device)
-        return prices, time.perf_counter() - begin
+        found = found_prices(self.batch, gamma, seed=self.seed, device=self.device)
+        return (np.inf, *found), time.perf_counter() - begin
 
 
 @dataclass(frozen=True, eq=False)
