@@ -392,7 +392,7 @@ class EpisodeTracker(ABC, Generic[RangedT]):
         admitted_budgets(spent, n, (low, high))
 
     def _own_state(self) -> dict[str, Any]:
-        """What this kind of tracker adds to its state, as plain data."""
+        """Returns what this kind of tracker adds to its state, as plain data."""
         return {}
 
     def _take_over(self, kept: StateReader) -> None:
