@@ -755,10 +755,14 @@ class StepTracker(EpisodeTracker[SteppedPolicy]):
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
         now, going = self._policy.at_step(self._step), ~self._ended
-        uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
-        masks = rows_at(self._available, going)
-        chosen = now.decide_from(states[going], self._budgets[going], uniforms, masks)
         decision = idle_decisions(self._budgets)
+        if going.all():
+            uniforms = self._streams.uniforms(self._step, now.n_draws)
+            chosen = now.decide_from(states, self._budgets, uniforms, self._available)
+        else:
+            uniforms = self._streams.take(going).uniforms(self._step, now.n_draws)
+            masks = rows_at(self._available, going)
+            chosen = now.decide_from(states[going], self._budgets[going], uniforms, masks)
         for column, values in zip(decision, chosen, strict=True):
             column[going] = values
         return decision
@@ -822,6 +826,25 @@ def q_values(
     require_shape("q_r", q_r, (len(states), None, n_heads), f"[{len(states)}, A, {n_heads}]")
     require_shape("q_c", q_c, q_r.shape, "of q_r")
     return (q_r, q_c) if available is None else masked_values(q_r, q_c, available)
+
+
+MOST_KEPT = 2**22
+"""Numbers of all cells of a table, at most, of which a policy works out its decisions at once."""
+
+
+def cell_values(q_function: QFunction, step: int) -> tuple[FloatArray, FloatArray] | None:
+    """Returns (q_r, q_c) of all cells at a step, each `[C, A, H]`, of a table; None of others.
+
+    A table is a Q-function with `cells` and `cell_values`, and `cell_values` is not None.
+    """
+    found = getattr(q_function, "cell_values", None)
+    return None if found is None else found(step)
+
+
+def cells_of(q_function: Any, states: NDArray[Any], step: int) -> IntArray:
+    """Returns the numbers `[N]` of the cells of states `[N, ...]`, of a table."""
+    found: IntArray = q_function.cells(states, step)
+    return found
 
 
 def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:

@@ -11,6 +11,7 @@ constrained problem (Eq. 1).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,8 +29,16 @@ from bmdp.arrays import (
 )
 from bmdp.checks import require_from_0, require_rising
 from bmdp.errors import ConfigError
-from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.frontier import (
+    BudgetStatus,
+    Frontier,
+    Mixtures,
+    best_mixtures,
+    mixtures_at,
+    upper_frontier,
+)
 from bmdp.policies.policy import (
+    MOST_KEPT,
     Decision,
     Decisions,
     EpisodeTracker,
@@ -39,6 +48,8 @@ from bmdp.policies.policy import (
     QPolicy,
     Randomness,
     admitted_mask,
+    cell_values,
+    cells_of,
     episode_streams,
     idle_decisions,
 )
@@ -102,7 +113,24 @@ class PriceDial(QPolicy):
 
     def points(self, states: NDArray[Any], available: BoolArray | None = None) -> PricedPoints:
         """Returns what each price does at states, and what it is thought to cost and earn."""
-        q_r, q_c = self.q_values(states, len(self.prices), available)
+        if available is None and self._known is not None:
+            cells = cells_of(self.q_function, states, self.step or 0)
+            return PricedPoints(*(column[cells] for column in self._known))
+        return self._points(*self.q_values(states, len(self.prices), available))
+
+    @cached_property
+    def _known(self) -> PricedPoints | None:
+        """The same for all states, if they are few, found at the first decision."""
+        if self.n_steps > 1:
+            return None
+        values = cell_values(self.q_function, self.step or 0)
+        n_heads = len(self.prices)
+        if values is None or values[0].size > MOST_KEPT or values[0].shape[2] != n_heads:
+            return None
+        return self._points(*values)
+
+    def _points(self, q_r: FloatArray, q_c: FloatArray) -> PricedPoints:
+        """Actions of prices, given values `[N, A, M]`, and what these say of them."""
         actions = self.best(q_r, q_c)
         costs, rewards = (np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_c, q_r))
         return PricedPoints(actions, costs, rewards)
@@ -259,10 +287,9 @@ class MultiplierPolicy(Policy):
         """Returns the same at the start of an episode: by what was measured, if anything was."""
         if not len(self.costs):
             return self.mixtures(points, budgets)
-        costs, rewards = (
-            np.broadcast_to(v, points.costs.shape) for v in (self.costs, self.rewards)
-        )
-        return self.mixtures(PricedPoints(points.actions, costs, rewards), budgets)
+        held = np.minimum(budgets, self.high)
+        found = mixtures_at(self.costs[None], self.rewards[None], held)
+        return Mixtures(*(column[0] for column in found))
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
         """Starts `N` episodes."""
