@@ -170,7 +170,7 @@ def by_threads(policy: Any, states: FloatArray, n: int) -> dict[str, Any]:
 def weights(policy: Any) -> float:
     """Megabytes of the tensors of a policy."""
     model = getattr(policy, "dial", policy).q_function.model
-    return sum(t.nbytes for t in model.state_dict().values()) / 2**20
+    return float(sum(t.nbytes for t in model.state_dict().values()) / 2**20)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -178,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = records.options(__doc__ or "", arguments)
     torch.set_num_threads(1)
     numba.set_num_threads(1)
-    n, many, repeats = (20, 300, 2) if options.quick else (2000, 10_000, 15)
+    n, many, repeats = (20, 300, 2) if options.quick else (1000, 10_000, 5)
     rows = []
     for name, (policy, states) in policies(options.quick).items():
         rows.append(

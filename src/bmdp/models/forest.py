@@ -261,7 +261,9 @@ class ForestQ(Averager):
             known = self._compiled = self.child, tuple(part.numpy() for part in self._nodes())
         scaled = ((rows - self.centre.numpy()) / self.scale.numpy()).astype(np.float32)
         leaves = np.empty((len(rows), n_actions, self.settings.trees), np.int32)
-        _find_leaves(scaled, *known[1], leaves.reshape(len(rows), -1))
+        feature, threshold, child, leaf_of = known[1]
+        found_in = leaves.reshape(len(rows), -1)
+        _find_leaves(scaled, feature, threshold, child, leaf_of, found_in)
         table = self.values[0, step].numpy().reshape(-1, 2 * len(heads))
         found = np.empty((len(rows), n_actions, table.shape[1]), np.float32)
         _add_up(leaves, table, found)

@@ -115,7 +115,8 @@ class PriceDial(QPolicy):
         """Returns what each price does at states, and what it is thought to cost and earn."""
         if available is None and self._known is not None:
             cells = cells_of(self.q_function, states, self.step or 0)
-            return PricedPoints(*(column[cells] for column in self._known))
+            actions, costs, rewards = self._known
+            return PricedPoints(actions[cells], costs[cells], rewards[cells])
         return self._points(*self.q_values(states, len(self.prices), available))
 
     @cached_property
