@@ -262,7 +262,8 @@ def serving_one(record: Record) -> Table:
         [
             Column("policy", [row["policy"] for row in rows], "s"),
             Column("step", steps, ".0f"),
-            Column("of 100 the longest", told("step", "p99_us"), ",.0f"),
+            Column("step, p99", told("step", "p99_us"), ",.0f"),
+            Column("p99 of CPU", told("step", "cpu_p99_us"), ",.0f"),
             Column("request", told("request", "median_us"), ".0f"),
             Column("`act`", told("act", "median_us"), ".0f"),
             Column("reference", told("reference", "median_us"), ".0f"),

@@ -290,6 +290,9 @@ def malformed(state, path=()):
         for i in {0, len(state) - 1} - {-1}:
             for where, wrong in malformed(state[i], (*path, i)):
                 yield where, [*state[:i], wrong, *state[i + 1 :]]
+    elif type(state) is int:  # numbers that are just out of their range, or still within it
+        for wrong in (*range(2, 9), 1000):
+            yield path, wrong
     for wrong in WRONG:
         if type(wrong) is not type(state) or wrong != state:
             yield path, wrong
@@ -320,7 +323,7 @@ def whatever_a_state_holds_only_errors_of_the_library_come_of_it(case):
             except BmdpError:
                 pass
     assert not [path for path, told in refusals if "\n" in told]
-    assert len(refusals) > 9 * n_taken
+    assert len(refusals) > 2 * n_taken
 
 
 def a_state_says_whose_it_is(case):
