@@ -248,6 +248,56 @@ def learning_acting(record: Record) -> Table:
     )
 
 
+def serving_one(record: Record) -> Table:
+    """Returns microseconds of single decisions, and how many times as long the reference takes."""
+    rows, one = record["rows"], [row["one"] for row in record["rows"]]
+
+    def told(name: str, key: str) -> list[float | None]:
+        return [found[name][key] if name in found else None for found in one]
+
+    steps = told("step", "median_us")
+    return Table(
+        "one",
+        "One decision, us:",
+        [
+            Column("policy", [row["policy"] for row in rows], "s"),
+            Column("step", steps, ".0f"),
+            Column("step, p99", told("step", "p99_us"), ",.0f"),
+            Column("p99 of CPU", told("step", "cpu_p99_us"), ",.0f"),
+            Column("request", told("request", "median_us"), ".0f"),
+            Column("`act`", told("act", "median_us"), ".0f"),
+            Column("reference", told("reference", "median_us"), ".0f"),
+            Column("x step", list(map(ratio, told("reference", "median_us"), steps)), ".1f"),
+        ],
+    )
+
+
+def serving_many(record: Record) -> Table:
+    """Returns decisions a second of batches and of threads, and what policies weigh."""
+    rows = record["rows"]
+    batch, threads = [row["batch"] for row in rows], [row["threads"]["per_second"] for row in rows]
+    later = [found["later_per_second"] for found in batch]
+    return Table(
+        "many",
+        f"Decisions a second of {record['batch']:,} episodes on one core, and of single decisions "
+        f"by threads; the whole process took {record['peak_mb']:.0f} MB:",
+        [
+            Column("policy", [row["policy"] for row in rows], "s"),
+            Column("first", [_rate(found["first_per_second"]) for found in batch], ",.0f"),
+            Column("later", list(map(_rate, later)), ",.0f"),
+            Column("reference", [_rate(b["reference_per_second"]) for b in batch], ",.0f"),
+            Column(
+                "x reference",
+                [ratio(n, b["reference_per_second"]) for n, b in zip(later, batch, strict=True)],
+                ".1f",
+            ),
+            Column("one thread", [_rate(found["1"]) for found in threads], ",.0f"),
+            Column("eight", [_rate(found["8"]) for found in threads], ",.0f"),
+            Column("weights, MB", [row["weights_mb"] for row in rows], ".1f"),
+        ],
+    )
+
+
 def workers_collection(record: Record) -> Table:
     """Returns seconds of collecting with some processes, against one."""
     return _spread(
@@ -543,6 +593,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "finite": {"shares": finite_shares},
     "envs": {"steps": envs_steps},
     "driving": {"decisions": driving_decisions},
+    "serving": {"one": serving_one, "many": serving_many},
     "learning": {
         "targets": learning_targets,
         "growth": learning_growth,

@@ -110,6 +110,7 @@ def test_the_curves_of_the_road_are_made_as_the_package_has_them(tmp_path):
         ("driving", lambda r: [r["row"]["batch_ratio"], r["row"]["single_ratio"]]),
         ("exact", lambda r: [r["row"]["ratio_to_parts"]]),
         ("learning", lambda r: [r["decisions_per_second"], r["act_milliseconds"]]),
+        ("serving", lambda r: [row["threads"]["same"] for row in r["rows"]]),
         pytest.param(
             "workers",
             lambda r: [s for row in r["target_step"] for s in row["seconds"]],

@@ -55,7 +55,9 @@ def mixtures(points: dict[str, FloatArray], betas: FloatArray) -> tuple[NDArray[
     lower, upper = np.empty((2, *shape), np.int64)
     p_upper, cost, reward = np.empty((3, *shape), costs.dtype)
     out = lower, upper, p_upper, cost, reward, np.empty(shape, np.int8)
-    with _enough_threads(costs):
+    if costs.size < LEAST_POINTS:  # without a parallel loop, which is slow to begin
+        usable = _fill_few(costs, rewards, betas, costs.dtype.type(LIMITS[costs.dtype.name]), out)
+    else:
         usable = _fill_mixtures((costs, rewards), betas, *_terms(costs), out)
     _require_usable(usable, points)
     return out
@@ -303,17 +305,105 @@ def _fill_mixtures(
         for n in range(chunk * n_states // n_chunks, (chunk + 1) * n_states // n_chunks):
             x, y, asked = costs[n], rewards[n], betas[min(n, betas.shape[0] - 1)]
             usable[n] = _is_usable(x, limit) and _is_usable(y, limit)
-            if not usable[n] or len(asked) == 0:
-                continue
-            vertices = work[1, : _vertices(x, y, asked, work[0], work[1])]
-            for m in range(len(asked)):
-                low, high, status[n, m] = _around(x, vertices, asked[m])
-                is_tight = status[n, m] == TIGHT
-                p = _share(x[low], x[high], asked[m]) if is_tight else x[low] * 0
-                lower[n, m], upper[n, m], p_upper[n, m] = low, high, p
-                cost[n, m] = asked[m] if is_tight else x[low]
-                reward[n, m] = y[low] + p * (y[high] - y[low])
+            if usable[n] and len(asked):
+                _fill_row(
+                    x, y, asked, work, lower[n], upper[n], p_upper[n], cost[n], reward[n], status[n]
+                )
     return usable
+
+
+@njit(cache=True, nogil=True)
+def _fill_few(
+    costs: FloatArray, rewards: FloatArray, betas: FloatArray, limit: Any, out: Any
+) -> BoolArray:
+    """Does what `_fill_mixtures` does, in the thread that calls: many may, at the same time."""
+    lower, upper, p_upper, cost, reward, status = out
+    usable = np.empty(costs.shape[0], np.bool_)
+    work = np.empty((2, costs.shape[1]), np.int64)
+    for n in range(costs.shape[0]):
+        x, y, asked = costs[n], rewards[n], betas[min(n, betas.shape[0] - 1)]
+        usable[n] = _is_usable(x, limit) and _is_usable(y, limit)
+        if usable[n] and len(asked):
+            _fill_row(
+                x, y, asked, work, lower[n], upper[n], p_upper[n], cost[n], reward[n], status[n]
+            )
+    return usable
+
+
+def vertices_of(costs: FloatArray, rewards: FloatArray) -> tuple[IntArray, IntArray]:
+    """Returns the vertices of each state's frontier, by rising cost.
+
+    Returns:
+        Where those of each state begin, `[N + 1]`, and positions among its `K` points.
+    """
+    first, vertices = np.zeros(len(costs) + 1, np.int64), np.empty(costs.size, np.int64)
+    every = np.array([-np.inf, np.inf], costs.dtype)
+    n_vertices = _fill_vertices(_sealed(costs), _sealed(rewards), every, first, vertices)
+    return first, vertices[:n_vertices].copy()
+
+
+@njit(cache=True, nogil=True)
+def _fill_vertices(  # type: ignore[no-untyped-def]
+    costs, rewards, asked, first, vertices
+):
+    """Writes vertices of states one after the other, and returns their number."""
+    work = np.empty((2, costs.shape[1]), np.int64)
+    for n in range(costs.shape[0]):
+        count = _vertices(costs[n], rewards[n], asked, work[0], work[1])
+        first[n + 1] = first[n] + count
+        vertices[first[n] : first[n + 1]] = work[1, :count]
+    return first[costs.shape[0]]
+
+
+@njit(cache=True, nogil=True)
+def fill_known(known: Any, states: IntArray, betas: FloatArray, held: FloatArray, out: Any) -> None:
+    """Fills in mixtures of some states at a budget each, whose frontiers are known.
+
+    Args:
+        known: costs and rewards of vertices `[V]`, their positions `[V]`, where those of each
+            state begin, and its cheapest point, the cost of its first vertex and the least budget.
+        states: `[N]`.
+        betas: `[N]`, budgets held.
+        held: the same in the precision of points.
+        out: columns of `Mixtures`, `[N]`.
+    """
+    costs, rewards, position, first, cheapest, first_cost, least = known
+    lower, upper, p_upper, cost, reward, status = out
+    every = np.arange(np.diff(first).max())  # positions, of which `_around` takes some
+    for n in range(len(states)):
+        s = states[n]
+        x, y, place = (
+            costs[first[s] : first[s + 1]],
+            rewards[first[s] : first[s + 1]],
+            position[first[s] : first[s + 1]],
+        )
+        beta = held[n]
+        if betas[n] >= least[s] and betas[n] < first_cost[s]:
+            beta = first_cost[s]
+        low, high, status[n] = _around(x, every[: len(x)], beta)
+        is_tight = status[n] == TIGHT
+        p = _share(x[low], x[high], beta) if is_tight else x[low] * 0
+        p_upper[n] = p
+        cost[n] = beta if is_tight else x[low]
+        reward[n] = y[low] + p * (y[high] - y[low])
+        is_below = status[n] == INFEASIBLE
+        lower[n] = cheapest[s] if is_below else place[low]
+        upper[n] = cheapest[s] if is_below else place[high]
+
+
+@njit(cache=True)
+def _fill_row(  # type: ignore[no-untyped-def] # noqa: PLR0913
+    x, y, asked, work, lower, upper, p_upper, cost, reward, status
+):
+    """Fills in the mixtures of one state at all its budgets."""
+    vertices = work[1, : _vertices(x, y, asked, work[0], work[1])]
+    for m in range(len(asked)):
+        low, high, status[m] = _around(x, vertices, asked[m])
+        is_tight = status[m] == TIGHT
+        p = _share(x[low], x[high], asked[m]) if is_tight else x[low] * 0
+        lower[m], upper[m], p_upper[m] = low, high, p
+        cost[m] = asked[m] if is_tight else x[low]
+        reward[m] = y[low] + p * (y[high] - y[low])
 
 
 @njit(cache=True, parallel=True)

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, narrowed, require_shape
 from bmdp.errors import ConfigError, StoreError
-from bmdp.policies.policy import Policy
+from bmdp.policies.policy import MOST_KEPT, Policy
 from bmdp.randomness import named_generator
 from bmdp.storage import restores, storable
 
@@ -621,7 +621,45 @@ class LearnedQ:
             available: `[N, A]`, which actions there are; all, if not given. If the data know none
                 of them, they may be played all the same.
         """
+        if available is None:
+            found = self._compiled(states, step)
+            if found is not None:
+                return found
         return self.at(self.look(states, step, available), step)
+
+    def _compiled(self, states: NDArray[Any], step: int) -> tuple[FloatArray, FloatArray] | None:
+        """The same values without torch, of a model that has a compiled form."""
+        read_rows = getattr(self.model, "read_rows", None)
+        if read_rows is None or self.support is not None:
+            return None
+        values = read_rows(self.rows(states, step), min(step, self.model.sizes.n_steps - 1))
+        if values is None:
+            return None
+        q_r, q_c = values[:, 0] * self.reward_unit, values[:, 1] * self.cost_unit
+        if self.taken.all():
+            return q_r, q_c
+        q_r[:, ~self.taken], q_c[:, ~self.taken] = -np.inf, np.inf
+        return q_r, q_c
+
+    def cells(self, states: NDArray[Any], step: int = 0) -> IntArray:
+        """Numbers of the cells of states `[N, ...]`, if the model is a table."""
+        found: IntArray = self.model.cell_numbers(self.rows(states, step))  # type: ignore[operator]
+        return found
+
+    def cell_values(self, step: int = 0) -> tuple[FloatArray, FloatArray] | None:
+        """Returns (q_r, q_c) of all cells at a step, each `[C, A, H]`; None if it is no table."""
+        n_cells = getattr(self.model, "n_cells", None)
+        if n_cells is None or self.support is not None:
+            return None
+        n_numbers = len(self.taken) * len(self.model.sizes.heads)
+        if n_cells * n_numbers > MOST_KEPT:
+            return None
+        embedded = torch.arange(n_cells, device=self.model.device)
+        known = self.model.known(embedded)
+        mask: BoolArray = np.broadcast_to(self.taken, (n_cells, len(self.taken)))
+        if known is not None:
+            mask = narrowed(mask, known.cpu().numpy())
+        return self.at(Looked(embedded, mask, None), step)
 
     def look(
         self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None

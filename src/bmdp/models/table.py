@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
+from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import StoreError
 from bmdp.models.regressor import (
     Averager,
@@ -83,6 +86,18 @@ class TableQ(Averager):
         places = torch.searchsorted(self.cells, keys).clamp(max=len(self.cells) - 1)
         return torch.where(self.cells[places] == keys, places, len(self.cells))
 
+    @property
+    def n_cells(self) -> int:
+        """Number of cells, that of states which never occur included."""
+        return len(self.cells) + 1
+
+    def cell_numbers(self, rows: FloatArray) -> IntArray:
+        """Returns what `embed` does, of an array `[n, D]`, without torch."""
+        known = self.cells.cpu().numpy()
+        found = np.empty(len(rows), np.int64)
+        _find_cells(np.ascontiguousarray(rows, np.float64), known, found)
+        return found
+
     def known(self, embedded: Tensor) -> Tensor:
         """Actions that occur in the cell."""
         return self.seen[embedded]
@@ -132,6 +147,26 @@ class TableQ(Averager):
         fits = len(self.seen) == n_cells and self.table.shape[2] == n_cells
         if not fits or (self.cells[1:] <= self.cells[:-1]).any():
             raise StoreError("TableQ: its cells do not match its tables.")
+
+
+@njit(cache=True, nogil=True)
+def _find_cells(rows, known, found):  # type: ignore[no-untyped-def]
+    """Fills in the cells of rows `[n, D]`, given rising keys: `keys_of` and a search."""
+    one = np.empty(1, np.float64)
+    bits = one.view(np.int64)
+    for i in range(rows.shape[0]):
+        key = np.int64(0)
+        for d in range(rows.shape[1]):
+            x = rows[i, d]
+            is_whole = x == np.rint(x) and abs(x) < _WHOLE
+            one[0] = (x if is_whole else np.float64(np.float32(x))) + 0.0
+            b = bits[0] + np.int64(d + 1) * _STEP
+            b = (b ^ (b >> 30)) * _FIRST
+            b = (b ^ (b >> 27)) * _SECOND
+            key += b ^ (b >> 31)
+        place = np.searchsorted(known, key)
+        is_there = place < len(known) and known[place] == key
+        found[i] = place if is_there else len(known)
 
 
 def _mean(total: Tensor, count: Tensor, otherwise: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ nothing. `HullRule` says what is done about it, in units of the data themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +32,17 @@ from bmdp.frontier import (
     mixtures_at,
     upper_frontier,
 )
+from bmdp.frontier.known import KnownFrontiers
 from bmdp.policies.policy import (
+    MOST_KEPT,
     Decision,
     Decisions,
     Options,
     QFunction,
     QPolicy,
     admitted_mask,
+    cell_values,
+    cells_of,
 )
 from bmdp.storage import storable
 
@@ -212,13 +217,22 @@ class TabularQ:
         """Number of steps that have tables of their own."""
         return 1 if self.q_r.ndim == 3 else len(self.q_r)
 
+    def cells(self, states: NDArray[Any], step: int = 0) -> IntArray:
+        """Numbers of the states."""
+        return _state_numbers(states, self.q_r.shape[-3])
+
+    def cell_values(self, step: int = 0) -> tuple[FloatArray, FloatArray]:
+        """The tables of a step."""
+        if self.q_r.ndim == 3:
+            return self.q_r, self.q_c
+        step = min(step, len(self.q_r) - 1)
+        return self.q_r[step], self.q_c[step]
+
     def __call__(self, states: NDArray[Any], step: int = 0) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N]`, each `[N, A, B]`."""
-        rows = _state_numbers(states, self.q_r.shape[-3])
-        if self.q_r.ndim == 3:
-            return self.q_r[rows], self.q_c[rows]
-        step = min(step, len(self.q_r) - 1)
-        return self.q_r[step, rows], self.q_c[step, rows]
+        rows = self.cells(states)
+        q_r, q_c = self.cell_values(step)
+        return q_r[rows], q_c[rows]
 
 
 @storable
@@ -293,11 +307,29 @@ class HullPolicy(QPolicy):
         self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
     ) -> Mixtures[NDArray[Any]]:
         """Returns the mixtures of states at their budgets `[N]`, as points a * B + b."""
+        if available is None and self._known is not None:
+            cells = cells_of(self.q_function, states, self.step or 0)
+            return self._known.mixtures(cells, np.asarray(budgets))
         points = self.points(states, available)
         held = points.raised(np.asarray(budgets)[:, None])[:, 0]
         found = best_mixtures(points.costs, points.rewards, held)
         playing: Mixtures[NDArray[Any]] = _with_cheapest(found, points)
         return playing
+
+    @cached_property
+    def _known(self) -> KnownFrontiers | None:
+        """Frontiers of all states, if they are few, found at the first decision."""
+        if self.n_steps > 1:
+            return None
+        values = cell_values(self.q_function, self.step or 0)
+        n_heads = len(self.beta_grid)
+        if values is None or values[0].size > MOST_KEPT or values[0].shape[2] != n_heads:
+            return None
+        points = self.rule.points(*values, self.step or 0)
+        if not KnownFrontiers.can_hold(points.costs, points.rewards):
+            return None
+        least = points.least_budget
+        return KnownFrontiers(points.costs, points.rewards, points.cheapest, np.asarray(least))
 
     def frontier(
         self, state: ArrayLike, step: int = 0, available: ArrayLike | None = None

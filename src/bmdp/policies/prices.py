@@ -11,6 +11,7 @@ constrained problem (Eq. 1).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,8 +29,16 @@ from bmdp.arrays import (
 )
 from bmdp.checks import require_from_0, require_rising
 from bmdp.errors import ConfigError
-from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.frontier import (
+    BudgetStatus,
+    Frontier,
+    Mixtures,
+    best_mixtures,
+    mixtures_at,
+    upper_frontier,
+)
 from bmdp.policies.policy import (
+    MOST_KEPT,
     Decision,
     Decisions,
     EpisodeTracker,
@@ -39,9 +48,12 @@ from bmdp.policies.policy import (
     QPolicy,
     Randomness,
     admitted_mask,
+    cell_values,
+    cells_of,
     episode_streams,
     idle_decisions,
 )
+from bmdp.policies.state import StateReader
 from bmdp.storage import storable
 
 
@@ -101,7 +113,25 @@ class PriceDial(QPolicy):
 
     def points(self, states: NDArray[Any], available: BoolArray | None = None) -> PricedPoints:
         """Returns what each price does at states, and what it is thought to cost and earn."""
-        q_r, q_c = self.q_values(states, len(self.prices), available)
+        if available is None and self._known is not None:
+            cells = cells_of(self.q_function, states, self.step or 0)
+            actions, costs, rewards = self._known
+            return PricedPoints(actions[cells], costs[cells], rewards[cells])
+        return self._points(*self.q_values(states, len(self.prices), available))
+
+    @cached_property
+    def _known(self) -> PricedPoints | None:
+        """The same for all states, if they are few, found at the first decision."""
+        if self.n_steps > 1:
+            return None
+        values = cell_values(self.q_function, self.step or 0)
+        n_heads = len(self.prices)
+        if values is None or values[0].size > MOST_KEPT or values[0].shape[2] != n_heads:
+            return None
+        return self._points(*values)
+
+    def _points(self, q_r: FloatArray, q_c: FloatArray) -> PricedPoints:
+        """Actions of prices, given values `[N, A, M]`, and what these say of them."""
         actions = self.best(q_r, q_c)
         costs, rewards = (np.take_along_axis(q, actions[:, None], 1)[:, 0] for q in (q_c, q_r))
         return PricedPoints(actions, costs, rewards)
@@ -258,10 +288,9 @@ class MultiplierPolicy(Policy):
         """Returns the same at the start of an episode: by what was measured, if anything was."""
         if not len(self.costs):
             return self.mixtures(points, budgets)
-        costs, rewards = (
-            np.broadcast_to(v, points.costs.shape) for v in (self.costs, self.rewards)
-        )
-        return self.mixtures(PricedPoints(points.actions, costs, rewards), budgets)
+        held = np.minimum(budgets, self.high)
+        found = mixtures_at(self.costs[None], self.rewards[None], held)
+        return Mixtures(*(column[0] for column in found))
 
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> MultiplierTracker:
         """Starts `N` episodes."""
@@ -278,6 +307,19 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
         self._numbers: IntArray = np.zeros(len(self._streams), np.int64)
         self._status: IntArray = np.full(len(self._streams), BudgetStatus.SLACK, np.int8)
         self._seen: tuple[NDArray[Any], BoolArray, BoolArray | None] | None = None
+
+    def _own_state(self) -> dict[str, Any]:
+        numbers, status = self._numbers.tolist(), self._status.tolist()
+        return {"is_chosen": self._is_chosen, "prices": numbers, "status": status}
+
+    def _take_over(self, kept: StateReader) -> None:
+        shape, last = (len(self._streams),), len(self._policy.dial.prices) - 1
+        self._is_chosen = kept.truth("is_chosen")
+        self._numbers = kept.whole_numbers("prices", shape, 0, last)
+        self._status = kept.whole_numbers("status", shape, 0, max(BudgetStatus), np.int8)
+
+    def _spends(self) -> BoolArray:
+        return ~self._ended & (not self._is_chosen)
 
     @property
     def budgets(self) -> FloatArray:
