@@ -5,6 +5,7 @@ A module of tests has them all for its policies by
     test_contract, test_saving = contract_tests({"hull": Case(...), ...})
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,15 @@ import numpy as np
 import pytest
 
 import bmdp
-from bmdp import BudgetError, BudgetStatus, DataError, EpisodeStreams, PolicyError, StoreError
+from bmdp import (
+    BmdpError,
+    BudgetError,
+    BudgetStatus,
+    DataError,
+    EpisodeStreams,
+    PolicyError,
+    StoreError,
+)
 
 
 @dataclass(frozen=True)
@@ -208,6 +217,130 @@ def as_many_states_as_episodes_are_needed(case):
         case.policy.start(states, budgets, EpisodeStreams.named(0, "p", range(3)))
 
 
+def through_json(policy, tracker):
+    return policy.resume(json.loads(json.dumps(tracker.state(), allow_nan=False)))
+
+
+def a_resumed_tracker_decides_as_the_one_before(case, n=30, n_steps=4):
+    """One tracker plays on, the other is made anew at every point, before and after it decides."""
+    states, budgets = many(case, n)
+    rng = np.random.default_rng(11)
+    budgets[0] = np.inf
+    whole = case.policy.start(states, budgets, EpisodeStreams.named(7, "p", range(3, 3 + n)))
+    again = through_json(case.policy, whole)
+    over = np.zeros(n, bool)
+    for step in range(n_steps):
+        seen = states[rng.permutation(n)]
+        wanted, found = whole.decide(seen), through_json(case.policy, again).decide(seen)
+        again = case.policy.resume(again.state())
+        for a, b in zip(wanted, found, strict=True):
+            assert a.dtype == b.dtype
+            assert a.tobytes() == b.tobytes()
+        again.decide(seen)
+        again = through_json(case.policy, again)
+        assert again.budgets.tobytes() == whole.budgets.tobytes()
+        if step == 1:  # in between is allowed, too
+            for tracker in (whole, again):
+                tracker.set_budget(np.roll(budgets, 1))
+            again = through_json(case.policy, again)
+        costs, over = rng.random(n), over | (rng.random(n) < 0.2)
+        for tracker in (whole, again):
+            tracker.observe(costs, seen, over)
+        again = through_json(case.policy, again)
+        assert again.budgets.tobytes() == whole.budgets.tobytes()
+        assert again.state() == whole.state()
+
+
+def a_state_holds_what_the_tracker_was_at(case):
+    """Playing on changes nothing in a state that was taken before."""
+    states, budgets = many(case, 5)
+    tracker = case.policy.start(states, budgets, EpisodeStreams.named(0, "p", range(5)))
+    tracker.decide(states)
+    kept = tracker.state()
+    text = json.dumps(kept)
+    tracker.observe(np.ones(5), states, [True, False, False, False, True])
+    tracker.decide(states)
+    assert json.dumps(kept) == text
+    resumed = case.policy.resume(kept)
+    resumed.observe(np.ones(5), states, False)
+    resumed.decide(states)
+    assert json.dumps(kept) == text
+    with pytest.raises(PolicyError, match="decide was called twice"):
+        resumed.decide(states)
+    with pytest.raises(PolicyError, match="decide was called twice"):
+        case.policy.resume(kept).decide(states)
+
+
+WRONG = (
+    None, True, -1, 2.5, 10**40, float("nan"), float("inf"), "x", [], [[]], {}, {"key": 1}, object()
+)  # fmt: skip
+
+
+def malformed(state, path=()):
+    """Copies of a state in each of which one part, at any depth, is missing, wrong or too much."""
+    if isinstance(state, dict):
+        for name, part in state.items():
+            yield (*path, name), {k: v for k, v in state.items() if k != name}
+            for where, wrong in malformed(part, (*path, name)):
+                yield where, state | {name: wrong}
+        yield (*path, "more"), state | {"more": 1}
+    elif isinstance(state, list):
+        yield path, state[:-1] if state else [0]
+        yield path, [*state, state[-1] if state else 0]
+        for i in {0, len(state) - 1} - {-1}:
+            for where, wrong in malformed(state[i], (*path, i)):
+                yield where, [*state[:i], wrong, *state[i + 1 :]]
+    for wrong in WRONG:
+        if type(wrong) is not type(state) or wrong != state:
+            yield path, wrong
+
+
+def whatever_a_state_holds_only_errors_of_the_library_come_of_it(case):
+    states, budgets = many(case, 4)
+    tracker = case.policy.start(states, budgets, EpisodeStreams.named(0, "p", range(4)))
+    refusals, n_taken = [], 0
+    for turn in range(3):
+        if turn == 1:
+            tracker.decide(states)
+        if turn == 2:
+            tracker.observe(np.zeros(4), states, [False, True, False, False])
+        state = json.loads(json.dumps(tracker.state()))
+        for path, wrong in malformed(state):
+            try:
+                resumed = case.policy.resume(wrong)
+            except BmdpError as error:
+                refusals.append((path, str(error)))
+                continue
+            n_taken += 1
+            try:  # what was taken can be played
+                if turn == 1:
+                    resumed.observe(np.zeros(4), states, False)
+                resumed.decide(states)
+                resumed.state()
+            except BmdpError:
+                pass
+    assert not [path for path, told in refusals if "\n" in told]
+    assert len(refusals) > 9 * n_taken
+
+
+def a_state_says_whose_it_is(case):
+    """What is wrong is said by its name; another policy's state, or version's, is refused."""
+    states, budgets = many(case, 4)
+    state = case.policy.start(states, budgets, EpisodeStreams.named(0, "p", range(4))).state()
+    for name in state:
+        with pytest.raises(PolicyError, match=rf'state\["{name}"\] is missing'):
+            case.policy.resume({k: v for k, v in state.items() if k != name})
+    with pytest.raises(PolicyError, match=r'state\["format"\] must be 1, .*; got 2'):
+        case.policy.resume(state | {"format": 2})
+    with pytest.raises(PolicyError, match=r'state\["policy"\] must be .*; got .Another'):
+        case.policy.resume(state | {"policy": "Another"})
+    with pytest.raises(PolicyError, match="unknown part 'bugdets'"):
+        case.policy.resume(state | {"bugdets": 1})
+    for wrong in (None, [], "{}", 3):
+        with pytest.raises(PolicyError, match="state must be a dictionary"):
+            case.policy.resume(wrong)
+
+
 def a_saved_policy_decides_as_before(case, folder):
     if not case.can_save:
         with pytest.raises(StoreError, match="cannot be stored"):
@@ -222,6 +355,13 @@ def a_saved_policy_decides_as_before(case, folder):
     again = Case(loaded, case.states, case.n_actions, case.one_step)
     before, after = (run_episodes(c, states, budgets, streams) for c in (case, again))
     for a, b in zip(before, after, strict=True):
+        assert (a == b).all()
+    tracker = case.policy.start(states, budgets, streams)
+    tracker.decide(states)
+    resumed = through_json(loaded, tracker)  # as a process does that loads it
+    for one in (tracker, resumed):
+        one.observe(np.zeros(200), states, False)
+    for a, b in zip(tracker.decide(states), resumed.decide(states), strict=True):
         assert (a == b).all()
 
 
@@ -239,6 +379,10 @@ CHECKS = [
     bad_budgets_are_refused,
     a_budget_above_the_range_is_the_top_and_slack,
     as_many_states_as_episodes_are_needed,
+    a_resumed_tracker_decides_as_the_one_before,
+    a_state_holds_what_the_tracker_was_at,
+    whatever_a_state_holds_only_errors_of_the_library_come_of_it,
+    a_state_says_whose_it_is,
 ]
 
 

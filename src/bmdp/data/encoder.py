@@ -40,6 +40,7 @@ from bmdp.policies.policy import (
     Tracker,
     ended_episodes,
 )
+from bmdp.policies.state import STATE_FORMAT, StateReader, resumed, state_of
 from bmdp.storage import storable
 
 MOST_VALUES = 50
@@ -537,6 +538,14 @@ class EncodedPolicy(Policy):
         rows = self.encoder.encode(states)
         return EncodedTracker(self.policy.start(rows, budgets, rng), self.encoder, len(rows))
 
+    def resume(self, state: Any) -> EncodedTracker:
+        """Goes on from a state, which has that of the tracker of its policy inside."""
+        kept = StateReader(state, type(self).__name__)
+        tracker: Tracker = resumed(self.policy, kept.item("tracker"), 'state["tracker"]')
+        ended = kept.truths("ended", (len(tracker.budgets),))
+        kept.finish()
+        return EncodedTracker(tracker, self.encoder, len(ended), ended)
+
     def act(
         self,
         state: Any,
@@ -568,10 +577,12 @@ def _given(available: ArrayLike | None) -> tuple[ArrayLike, ...]:
 class EncodedTracker:
     """Episodes under an `EncodedPolicy`. States of ended ones are not looked at."""
 
-    def __init__(self, tracker: Tracker, encoder: Encoder, n_episodes: int) -> None:
-        """Starts the episodes of a tracker."""
+    def __init__(
+        self, tracker: Tracker, encoder: Encoder, n_episodes: int, ended: BoolArray | None = None
+    ) -> None:
+        """Starts the episodes of a tracker, or goes on with those of which some have ended."""
         self._tracker, self._encoder = tracker, encoder
-        self._ended: BoolArray = np.zeros(n_episodes, np.bool_)
+        self._ended: BoolArray = np.zeros(n_episodes, np.bool_) if ended is None else ended
 
     @property
     def budgets(self) -> FloatArray:
@@ -605,6 +616,15 @@ class EncodedTracker:
     def set_budget(self, budgets: ArrayLike) -> None:
         """Replaces the budgets held, from the next decision on."""
         self._tracker.set_budget(budgets)
+
+    def state(self) -> dict[str, Any]:
+        """Returns all that the episodes carry, as plain data: `policy.resume(state)` goes on."""
+        return {
+            "format": STATE_FORMAT,
+            "policy": EncodedPolicy.__name__,
+            "ended": self._ended.tolist(),
+            "tracker": state_of(self._tracker),
+        }
 
 
 def without_encoder(policy: Any) -> Any:

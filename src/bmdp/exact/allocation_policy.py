@@ -25,6 +25,7 @@ from bmdp.policies.policy import (
     episode_streams,
     idle_decisions,
 )
+from bmdp.policies.state import StateReader, refusal
 from bmdp.randomness import EpisodeStreams
 from bmdp.storage import storable
 
@@ -150,11 +151,12 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
     ) -> None:
         """Starts one episode for each stream."""
         self._plans: dict[tuple[int, int], Vertices] = {}
-        self._chosen: list[tuple[Vertices, int, IntArray]]  # vertex of a plan, and who plays it
+        self._chosen: list[tuple[int, int, IntArray]] = []  # a state, a vertex, who plays it
         super().__init__(policy, budgets, streams)
 
-    def _plan(self, state: int) -> Vertices:
-        step = self._step if self._policy.n_steps is not None else 0
+    def _plan(self, state: int, step: int) -> Vertices:
+        if self._policy.n_steps is None:
+            step = 0
         if (step, state) not in self._plans:
             self._plans[step, state] = self._policy.plan(state, step)
         return self._plans[step, state]
@@ -166,7 +168,7 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
         self._chosen = []
         for state in np.unique(states[going]):
             rows = np.flatnonzero(going & (states == state))
-            plan = self._plan(int(state))
+            plan = self._plan(int(state), self._step)
             held = np.minimum(self._budgets[rows], self._budget_range[1])
             found = mixtures_at(plan.frontier.costs[None], plan.frontier.rewards[None], held)
             mixtures = Mixtures(*(column[0] for column in found))
@@ -175,11 +177,12 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
             decision.action[rows] = plan.action[vertex]
             decision.next_budget[rows] = plan.expected_budget[vertex]
             decision.status[rows] = np.where(above, np.int8(BudgetStatus.SLACK), mixtures.status)
-            self._chosen += [(plan, int(v), rows[vertex == v]) for v in np.unique(vertex)]
+            self._chosen += [(int(state), int(v), rows[vertex == v]) for v in np.unique(vertex)]
         return decision
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        for plan, vertex, players in self._chosen:
+        for state, vertex, players in self._chosen:
+            plan = self._plan(state, self._step - 1)
             rows = players[~ended[players]]
             is_next = plan.next_states[vertex] == next_states[rows][:, None]
             lost = np.flatnonzero(~is_next.any(axis=1))
@@ -190,3 +193,44 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
                     "the model gives it no probability."
                 )
             self._budgets[rows] = plan.next_budgets[vertex][is_next.argmax(axis=1)]
+
+    def _own_state(self) -> dict[str, Any]:
+        """The states and vertices at which it decided, where an observation is due."""
+        if not self._has_decided:
+            return {"states": None, "vertices": None}
+        places = np.full((2, len(self._streams)), -1)
+        for state, vertex, players in self._chosen:
+            places[:, players] = [[state], [vertex]]
+        return {"states": places[0].tolist(), "vertices": places[1].tolist()}
+
+    def _take_over(self, kept: StateReader) -> None:
+        states, vertices = kept.item("states"), kept.item("vertices")
+        if not self._has_decided:
+            if states is not None or vertices is not None:
+                raise refusal('state["states"]', "null before a decision, like vertices", states)
+            return
+        shape, last = (len(self._streams),), self._policy.first.shape[1] - 2
+        states = kept.whole_numbers("states", shape, -1, last)
+        largest = len(self._policy.vertex_cost)
+        vertices = kept.whole_numbers("vertices", shape, -1, largest)
+        wrong = np.flatnonzero(((states < 0) != self._ended) | ((vertices < 0) != self._ended))
+        if len(wrong):
+            raise PolicyError(
+                'state["states"] and state["vertices"] must be -1 where an episode is over, and '
+                f"there alone; got {states[wrong[0]]} and {vertices[wrong[0]]} at [{wrong[0]}]."
+            )
+        self._chosen = []
+        played = np.stack((states, vertices))[:, ~self._ended]
+        for state, vertex in np.unique(played, axis=1).T.tolist():
+            players = np.flatnonzero((states == state) & (vertices == vertex))
+            n_vertices = len(self._plan(state, self._step - 1).action)
+            if vertex >= n_vertices:
+                raise PolicyError(
+                    f'state["vertices"] must be from 0 to {n_vertices - 1} at state {state}; got '
+                    f"{vertex} at [{players[0]}]."
+                )
+            self._chosen.append((state, vertex, players))
+
+    def _spends(self) -> BoolArray:
+        """None: budgets that were handed out may be below those of the start."""
+        return np.zeros(len(self._streams), np.bool_)

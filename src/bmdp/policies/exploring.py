@@ -21,6 +21,7 @@ from bmdp.policies.policy import (
     episode_streams,
     idle_decisions,
 )
+from bmdp.policies.state import LARGEST, StateReader
 from bmdp.randomness import EpisodeStreams
 from bmdp.storage import storable
 
@@ -104,8 +105,8 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
         self, policy: ExploringPolicy, budgets: ArrayLike, streams: EpisodeStreams
     ) -> None:
         """Starts one episode for each stream."""
-        self._left = np.zeros(len(streams), np.int64)  # steps for which an action is still held
-        self._held = np.zeros(len(streams), np.int64)
+        self._held: IntArray = np.zeros(len(streams), np.int64)
+        self._left: IntArray = np.zeros(len(streams), np.int64)  # steps for which it is still held
         super().__init__(policy, budgets, streams)
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
@@ -114,8 +115,9 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
         n_greedy, n_random = greedy.n_draws, policy.explorer.n_draws
         uniforms = self._streams.uniforms(self._step, 2 + n_greedy + n_random)
         if self._available is not None:
-            is_there = self._available[np.arange(len(going)), self._held]
-            self._left[~is_there] = 0
+            last = self._available.shape[1] - 1
+            is_there = self._available[np.arange(len(going)), np.minimum(self._held, last)]
+            self._left[~is_there | (self._held > last)] = 0
         holds = going & (self._left > 0)
         epsilon = policy.epsilon(self._streams.episodes, self._step)
         explores = going & ~holds & (uniforms[:, 0] < epsilon)
@@ -148,6 +150,15 @@ class ExploringTracker(EpisodeTracker[ExploringPolicy]):
         draws = self._streams.child("move").uniforms(self._step, 2)
         moved = going & (draws[:, 0] < self._policy.move)
         next_budgets[moved] = low + (high - low) * draws[moved, 1]
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"left": self._left.tolist(), "held": self._held.tolist()}
+
+    def _take_over(self, kept: StateReader) -> None:
+        shape = (len(self._streams),)
+        n_actions = getattr(self._policy.explorer, "n_actions", LARGEST + 1)
+        self._left = kept.whole_numbers("left", shape, 0, self._policy.hold)
+        self._held = kept.whole_numbers("held", shape, 0, n_actions - 1)
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
         """Does nothing."""

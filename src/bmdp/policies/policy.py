@@ -6,6 +6,7 @@ rng)` for many. The caller carries the budget: it holds `next_budget` at the nex
 *Episode form*, which every policy has: `tracker = policy.start(states, budgets, rng)` for a batch
 of episodes, then in turn `tracker.decide(states)` and `tracker.observe(costs, next_states, ended)`.
 The tracker carries the budgets, and `tracker.set_budget(budgets)` moves the dial in the middle.
+`tracker.state()` is plain data, from which `policy.resume(state)` goes on in another process.
 Where some actions are not available at some states, both forms take `available`, `[N, A]`.
 Policies that toss a coin once per episode, that count steps, or whose next budget depends on the
 next state, have this form only.
@@ -37,6 +38,13 @@ from bmdp.checks import require_count, require_share
 from bmdp.cluster import Engine, run_on_ray
 from bmdp.errors import BudgetError, DataError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.policies.state import (
+    LARGEST,
+    STATE_FORMAT,
+    StateReader,
+    plain_numbers,
+    plain_streams,
+)
 from bmdp.randomness import EpisodeStreams
 from bmdp.storage import POLICY, is_registered, kinds_of, load_value, modules_of, save_value
 from bmdp.workers import Died, run_jobs
@@ -240,6 +248,21 @@ class Tracker(Protocol):
     def set_budget(self, budgets: ArrayLike) -> None:
         """Replaces the budgets held, `[N]` or one for all, from the next decision on."""
 
+    def state(self) -> dict[str, Any]:
+        """Returns all that the episodes carry, as plain data, which JSON can say.
+
+        `policy.resume(state)` goes on from it, and decides as this tracker would, bit for bit. It
+        may be taken at any time, between a decision and its observation, too.
+
+        >>> import json
+        >>> from bmdp.policies import RandomBudgetedPolicy
+        >>> policy = RandomBudgetedPolicy(n_actions=2, low=0.0, high=1.0)
+        >>> tracker = policy.start([0], budgets=0.5, rng=np.random.default_rng(0))
+        >>> text = json.dumps(tracker.state())
+        >>> tracker.decide([0]) == policy.resume(json.loads(text)).decide([0])
+        True
+        """
+
 
 class Ranged(Protocol):
     """A policy, as far as all trackers ask."""
@@ -327,6 +350,58 @@ class EpisodeTracker(ABC, Generic[RangedT]):
         """Replaces the budgets held, from the next decision on."""
         self._budgets = admitted_budgets(budgets, len(self._streams), self._budget_range)
 
+    def state(self) -> dict[str, Any]:
+        """Returns all that the episodes carry, as plain data: `policy.resume(state)` goes on.
+
+        Which actions are available is no part of it: that is told anew with each state. A tracker
+        that carries more says it by `_own_state`, and takes it back by `_take_over`.
+
+        Raises:
+            PolicyError: if it follows a tracker that cannot say its state.
+        """
+        budgets = self.budgets  # which some trackers only now work out
+        return {
+            "format": STATE_FORMAT,
+            "policy": type(self._policy).__name__,
+            "step": int(self._step),
+            "has_decided": self._has_decided,
+            "streams": plain_streams(self._streams),
+            "budgets": plain_numbers(budgets),
+            "ended": self._ended.tolist(),
+            **self._own_state(),
+        }
+
+    def go_on_from(self, kept: StateReader) -> None:
+        """Takes over a state, of as many episodes. Trackers are made from one by `policy.resume`.
+
+        Raises:
+            PolicyError: if a part is missing, unknown, or not what it must be.
+            BudgetError: if a budget that is to be spent is below `budget_range`.
+        """
+        n = len(self._streams)
+        self._step = kept.whole_number("step", 0, LARGEST)
+        self._has_decided = kept.truth("has_decided")
+        if self._has_decided and self._step == 0:
+            raise PolicyError('state["step"] must be from 1 on after a decision; got 0.')
+        self._budgets = kept.numbers("budgets", (n,), words=("inf", "-inf"))
+        self._ended = kept.truths("ended", (n,))
+        self._take_over(kept)
+        kept.finish()
+        low, high = self._budget_range
+        spent = np.where(self._spends(), self._budgets, high)
+        admitted_budgets(spent, n, (low, high))
+
+    def _own_state(self) -> dict[str, Any]:
+        """What this kind of tracker adds to its state, as plain data."""
+        return {}
+
+    def _take_over(self, kept: StateReader) -> None:
+        """Takes back what `_own_state` said, checked. The common part was taken before."""
+
+    def _spends(self) -> BoolArray:
+        """Which episodes decide by the budget that they hold, which must be in the range then."""
+        return ~self._ended
+
     @abstractmethod
     def _decide(self, states: NDArray[Any]) -> Decisions:
         """Returns what to do at the states."""
@@ -373,6 +448,9 @@ class BudgetedPolicy(Protocol):
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
         """Starts `N` episodes, with their own streams, or with streams made from a generator."""
 
+    def resume(self, state: Any) -> Tracker:
+        """Returns a tracker that goes on from what `tracker.state()` said, perhaps elsewhere."""
+
 
 class Policy(ABC):
     """Base of all policies of this library; by itself, a policy with the episode form only.
@@ -402,6 +480,42 @@ class Policy(ABC):
     @abstractmethod
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
         """Starts `N` episodes."""
+
+    def resume(self, state: Any) -> Tracker:
+        """Returns a tracker that goes on from a state, and decides as the one that said it.
+
+        Args:
+            state: what `tracker.state()` returned under this policy; it may have been JSON since.
+
+        Raises:
+            PolicyError: if it is no such state, one of another kind of policy, or of another
+                version; nothing of it is used then.
+            BudgetError: if a budget is below `budget_range`.
+
+        >>> import json
+        >>> from bmdp.policies import HullPolicy, TabularQ
+        >>> q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+        >>> policy = HullPolicy(q, beta_grid=[0.0, 1.0])
+        >>> tracker = policy.start([0], budgets=0.5, rng=np.random.default_rng(0))
+        >>> state = json.loads(json.dumps(tracker.state()))
+        >>> state["policy"], state["step"], state["budgets"]
+        ('HullPolicy', 0, [0.5])
+        >>> policy.resume(state).decide([0]).action.tolist(), tracker.decide([0]).action.tolist()
+        ([0], [0])
+        >>> policy.resume(state | {"step": -1})
+        Traceback (most recent call last):
+        bmdp.errors.PolicyError: state["step"] must be a whole number from 0 on; got -1.
+        """
+        kept = StateReader(state, type(self).__name__)
+        streams = kept.streams()
+        tracker = self.start(np.zeros(len(streams)), self.budget_range[1], streams)
+        if not isinstance(tracker, EpisodeTracker):
+            raise PolicyError(
+                f"{type(self).__name__} cannot go on from a state: its tracker is no "
+                "EpisodeTracker. Give it a method resume."
+            )
+        tracker.go_on_from(kept)
+        return tracker
 
     def act(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,15 @@ from bmdp.policies.policy import (
     Tracker,
     episode_streams,
     idle_decisions,
+)
+from bmdp.policies.state import (
+    StateReader,
+    mapping,
+    refusal,
+    resumed,
+    sequence,
+    state_of,
+    whole_numbers,
 )
 from bmdp.storage import storable
 
@@ -195,11 +204,19 @@ class Portfolio(Policy):
         return PortfolioTracker(self, budgets, episode_streams(rng, states))
 
 
+class _Followed(NamedTuple):
+    """Episodes that one member plays together."""
+
+    member: int
+    rows: IntArray  # numbers of the episodes among all
+    tracker: Tracker
+
+
 class PortfolioTracker(EpisodeTracker[Portfolio]):
     """Episodes under a `Portfolio`: those of one member are played together."""
 
     _status: IntArray
-    _followed: list[tuple[IntArray, Tracker]] | None
+    _followed: list[_Followed] | None
 
     def set_budget(self, budgets: ArrayLike) -> None:
         """Has members chosen again at the next decision."""
@@ -210,7 +227,7 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
         if self._followed is None:
             self._followed = self._toss(states)
         decision = idle_decisions(self._budgets)
-        for chosen, tracker in self._followed:
+        for _, chosen, tracker in self._followed:
             masks = _masks(self._available, chosen)
             action, next_budget, _ = tracker.decide(states[chosen], *masks)
             decision.action[chosen], decision.next_budget[chosen] = action, next_budget
@@ -218,15 +235,15 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
         return decision
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        for chosen, tracker in self._followed or ():
+        for _, chosen, tracker in self._followed or ():
             masks = _masks(self._available, chosen)
             tracker.observe(costs[chosen], next_states[chosen], ended[chosen], *masks)
             self._budgets[chosen] = tracker.budgets
 
-    def _toss(self, states: NDArray[Any]) -> list[tuple[IntArray, Tracker]]:
+    def _toss(self, states: NDArray[Any]) -> list[_Followed]:
         """Starts each episode that is going on under one of the members."""
         portfolio = self._policy
-        followed: list[tuple[IntArray, Tracker]] = []
+        followed: list[_Followed] = []
         found = portfolio.mixtures(self._budgets)
         draws = self._streams.child("coin").uniforms(self._step, 1)[:, 0]
         member = np.where(draws < found.p_upper, found.upper, found.lower)
@@ -239,8 +256,57 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
             begin_at = getattr(tracker, "begin_at", None)
             if begin_at is not None:
                 begin_at(self._step)
-            followed.append((chosen, tracker))
+            followed.append(_Followed(int(k), chosen, tracker))
         return followed
+
+    def _own_state(self) -> dict[str, Any]:
+        if self._followed is None:
+            return {"status": None, "followed": None}
+        followed = [
+            {"member": k, "rows": rows.tolist(), "tracker": state_of(tracker)}
+            for k, rows, tracker in self._followed
+        ]
+        return {"status": self._status.tolist(), "followed": followed}
+
+    def _take_over(self, kept: StateReader) -> None:
+        self._followed = None
+        status, followed = kept.item("status"), kept.item("followed")
+        if followed is None:
+            if status is not None:
+                raise refusal('state["status"]', "null before a member is chosen", status)
+            return
+        n = len(self._streams)
+        self._status = kept.whole_numbers("status", (n,), 0, max(BudgetStatus), np.int8)
+        parts = sequence('state["followed"]', followed)
+        self._followed = [self._part(f'state["followed"][{i}]', p) for i, p in enumerate(parts)]
+        times = np.bincount(
+            np.concatenate([np.empty(0, np.int64), *(part.rows for part in self._followed)]),
+            minlength=n,
+        )
+        wrong = np.flatnonzero((times > 1) | ((times == 0) & ~self._ended))
+        if len(wrong):
+            rule = "members that play each episode once"
+            raise refusal('state["followed"]', rule, f"{times[wrong[0]]} of episode {wrong[0]}")
+
+    def _part(self, where: str, part: Any) -> _Followed:
+        """Episodes that one member plays, checked."""
+        content = mapping(where, part)
+        if set(content) != {"member", "rows", "tracker"}:
+            raise refusal(where, "a member, rows and a tracker", sorted(map(str, content)))
+        portfolio, last = self._policy, len(self._streams) - 1
+        member = whole_numbers(
+            f'{where}["member"]', content["member"], (), 0, len(portfolio.which) - 1
+        )
+        rows = sequence(f'{where}["rows"]', content["rows"])
+        chosen = whole_numbers(f'{where}["rows"]', rows, (len(rows),), 0, last)
+        policy = portfolio.policies[portfolio.which[int(member)]]
+        tracker: Tracker = resumed(policy, content["tracker"], f'{where}["tracker"]')
+        if len(tracker.budgets) != len(rows):
+            raise refusal(f'{where}["tracker"]', f"of {len(rows)} episodes", len(tracker.budgets))
+        return _Followed(int(member), chosen, tracker)
+
+    def _spends(self) -> BoolArray:
+        return ~self._ended & (self._followed is None)
 
 
 def _masks(available: BoolArray | None, rows: IntArray) -> tuple[BoolArray, ...]:
@@ -383,3 +449,7 @@ class CalibratedPolicy(Policy):
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> PortfolioTracker:
         """Starts `N` episodes."""
         return self.portfolio.start(states, budgets, rng)
+
+    def resume(self, state: Any) -> Tracker:
+        """Goes on from a state, which is one of its portfolio."""
+        return self.portfolio.resume(state)

@@ -42,6 +42,7 @@ from bmdp.policies.policy import (
     episode_streams,
     idle_decisions,
 )
+from bmdp.policies.state import StateReader
 from bmdp.storage import storable
 
 
@@ -278,6 +279,19 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
         self._numbers: IntArray = np.zeros(len(self._streams), np.int64)
         self._status: IntArray = np.full(len(self._streams), BudgetStatus.SLACK, np.int8)
         self._seen: tuple[NDArray[Any], BoolArray, BoolArray | None] | None = None
+
+    def _own_state(self) -> dict[str, Any]:
+        numbers, status = self._numbers.tolist(), self._status.tolist()
+        return {"is_chosen": self._is_chosen, "prices": numbers, "status": status}
+
+    def _take_over(self, kept: StateReader) -> None:
+        shape, last = (len(self._streams),), len(self._policy.dial.prices) - 1
+        self._is_chosen = kept.truth("is_chosen")
+        self._numbers = kept.whole_numbers("prices", shape, 0, last)
+        self._status = kept.whole_numbers("status", shape, 0, max(BudgetStatus), np.int8)
+
+    def _spends(self) -> BoolArray:
+        return ~self._ended & (not self._is_chosen)
 
     @property
     def budgets(self) -> FloatArray:

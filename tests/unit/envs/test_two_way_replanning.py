@@ -57,6 +57,8 @@ CHEAP = (
     contract.bad_budgets_are_refused,
     contract.a_budget_above_the_range_is_the_top_and_slack,
     contract.as_many_states_as_episodes_are_needed,
+    contract.a_state_holds_what_the_tracker_was_at,
+    contract.a_state_says_whose_it_is,
 )
 
 

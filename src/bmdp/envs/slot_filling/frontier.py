@@ -46,6 +46,7 @@ from bmdp.policies.policy import (
     episode_streams,
     idle_decisions,
 )
+from bmdp.policies.state import StateReader, plain_numbers, refusal
 from bmdp.randomness import EpisodeStreams
 
 _STEPS = 1e12  # beliefs are rounded to so many steps of a unit
@@ -487,15 +488,41 @@ class _TreeTracker(EpisodeTracker[TreePolicy]):
         n_slots = policy.tree.task.slots
         self._place: IntArray = np.zeros(len(streams), np.int64)  # among the beliefs of a level
         self._belief: FloatArray = np.eye(1, 2**n_slots).repeat(len(streams), axis=0)
-        self._order = np.tile(np.arange(n_slots), (len(streams), 1))
+        self._order: IntArray = np.tile(np.arange(n_slots), (len(streams), 1))
 
     def _decide(self, states: NDArray[Any]) -> Decisions:
-        n_slots = self._policy.tree.task.slots
         self._act = self._chosen()
-        self._listed = (self._act - 1) % n_slots
-        self._slot = np.take_along_axis(self._order, self._listed[:, None], axis=1)
+        self._find_slots()
         action = np.where(self._act == 0, 0, self._act - self._listed + self._slot[:, 0])
         return idle_decisions(self._budgets)._replace(action=action)
+
+    def _find_slots(self) -> None:
+        """Finds which slots the acts are about: as the tree lists them, and by their numbers."""
+        self._listed = (self._act - 1) % self._policy.tree.task.slots
+        self._slot = np.take_along_axis(self._order, self._listed[:, None], axis=1)
+
+    def _own_state(self) -> dict[str, Any]:
+        return {
+            "place": self._place.tolist(),
+            "belief": plain_numbers(self._belief),
+            "order": self._order.tolist(),
+            "act": self._act.tolist() if self._has_decided else None,
+        }
+
+    def _take_over(self, kept: StateReader) -> None:
+        n, n_slots, acts = len(self._streams), self._policy.tree.task.slots, self._policy.acts
+        level = min(self._step - self._has_decided, len(acts) - 1)
+        last = len(acts[level]) - 1 if acts else 0
+        self._place = kept.whole_numbers("place", (n,), 0, last)
+        self._belief = kept.numbers("belief", (n, 2**n_slots))
+        self._order = kept.whole_numbers("order", (n, n_slots), 0, n_slots - 1)
+        if (np.sort(self._order, axis=1) != np.arange(n_slots)).any():
+            raise refusal('state["order"]', "permutations of slots", self._order.tolist())
+        if self._has_decided:
+            self._act = kept.whole_numbers("act", (n,), 0, 2 * n_slots)
+            self._find_slots()
+        elif kept.item("act") is not None:
+            raise refusal('state["act"]', "null before a decision", kept.item("act"))
 
     def _chosen(self) -> IntArray:
         """The act of each dialogue, with slots as the tree lists them."""

@@ -35,6 +35,7 @@ from bmdp.envs.two_way.physics import (
     HEADING,
     LANE,
     LEFT,
+    N_COLUMNS,
     OWN,
     PRESENT,
     PUSH_X,
@@ -50,7 +51,7 @@ from bmdp.envs.two_way.physics import (
 )
 from bmdp.envs.two_way.reference import STREAM, MeasuredCurve, best_drives
 from bmdp.envs.two_way.task import HORIZON, TwoWay
-from bmdp.errors import ConfigError, DataError
+from bmdp.errors import ConfigError, DataError, PolicyError
 from bmdp.policies.policy import (
     Decisions,
     EpisodeTracker,
@@ -59,6 +60,7 @@ from bmdp.policies.policy import (
     episode_streams,
     idle_decisions,
 )
+from bmdp.policies.state import LARGEST, StateReader, plain_numbers
 from bmdp.randomness import EpisodeStreams
 from bmdp.storage import restores
 
@@ -68,6 +70,7 @@ PRICES = (0.0, 1.0, 2.0, 2.8, 3.2, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 1000
 _KIND = "ReplanningDriver"
 _CHUNK = 100  # roads searched together
 _FAR = 1e6  # m, to a car that may not be there
+_PICTURE = "cars", "speed_index", "time", "was_seen"  # in the state of a tracker
 _SIGNS = np.repeat([1, -1, 1], [N_AHEAD, N_BEHIND, N_ONCOMING])
 _SPACING = 3 * CAR_LENGTH  # m, at least, between cars that were never seen
 
@@ -166,6 +169,16 @@ class _DriverTracker(EpisodeTracker[ReplanningDriver]):
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
         """Does nothing: it looks at the road when it decides."""
 
+    def _own_state(self) -> dict[str, Any]:
+        return self._picture.state() if self._picture is not None else dict.fromkeys(_PICTURE)
+
+    def _take_over(self, kept: StateReader) -> None:
+        if self._has_decided or any(kept.item(name) is not None for name in _PICTURE):
+            self._picture = Picture(self._policy.task, len(self._streams))
+            self._picture.take_over(kept)
+        elif self._step > HORIZON:  # for which it would have to imagine the road until then
+            raise PolicyError(f'state["step"] must be from 0 to {HORIZON}; got {self._step}.')
+
 
 class Picture:
     """Roads as their drivers take them to be. Slots of cars are those of the task.
@@ -184,6 +197,39 @@ class Picture:
         lanes = self.road.target_lane[:1, 1:].ravel() if n_roads else np.empty(0)
         self._same_way = 1 + np.flatnonzero(lanes == OWN)
         self._oncoming = 1 + np.flatnonzero(lanes != OWN)
+
+    def state(self) -> dict[str, Any]:
+        """Returns the picture as plain data, by the names in `_PICTURE`."""
+        cars, speed_index, time = map(plain_numbers, self.road)
+        return dict(zip(_PICTURE, (cars, speed_index, time, self._was_seen.tolist()), strict=True))
+
+    def take_over(self, kept: StateReader) -> None:
+        """Takes a picture back. Its numbers are checked, for compiled code relies on them.
+
+        Raises:
+            PolicyError: naming what is wrong.
+        """
+        cars, speed_index, time, was_seen = _PICTURE
+        there = kept.numbers(cars, self.road.cars.shape, words=("nan",))
+        n = len(there)
+        can_be_missing = np.isin(np.arange(N_COLUMNS), (PUSH_X, PUSH_Y))
+        known = {LANE: 3, TARGET_LANE: 3, CRASHED: 2, PRESENT: 2}
+        is_wrong = np.isnan(there).any(axis=(0, 1)) & ~can_be_missing
+        is_wrong |= (np.abs(there) > _FAR).any(axis=(0, 1))
+        for column, count in known.items():
+            is_wrong[column] |= not np.isin(there[..., column], np.arange(count)).all()
+        if is_wrong.any():
+            raise PolicyError(
+                f'state["{cars}"] must be cars as the driver took them to be; column '
+                f"{is_wrong.argmax()} is not."
+            )
+        fastest = len(self._task.target_speeds) - 1
+        self.road = RoadState(
+            there,
+            kept.whole_numbers(speed_index, (n,), 0, fastest),
+            kept.whole_numbers(time, (n,), 0, LARGEST),
+        )
+        self._was_seen = kept.truths(was_seen, self._was_seen.shape)
 
     def go_on(self, actions: IntArray) -> None:
         """Lets a second pass."""
