@@ -5,9 +5,10 @@
 `bmdp serve` listens on the loopback address of this machine, in a process of its own. Clients ask
 POST /decide, which can be asked again and again as the service keeps nothing, with 1 and with 100
 episodes a request: one client, which tells how long a request takes, and several at once, which
-tell how many there are room for. The reference is the same in this process: `policy.resume(state)`,
-`decide`, `state()`; the ratio is what HTTP and JSON add. All ends after 2,000 requests, or 20
-seconds.
+tell how many there is room for. The reference is the same in this process: `policy.resume(state)`,
+`decide`, `state()`. Seconds of the clock depend on what else the machine does (`load` is how many
+programs wanted a core); seconds of the processor hardly do, and the ratio is of these: what HTTP
+and JSON add. All series end after 2,000 requests, or 20 seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,8 @@ def learned(folder: Path) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[int]:
-    """The port of a service that ends with the block."""
+def served(folder: Path) -> Iterator[tuple[int, int]]:
+    """The port of a service, and its process, which ends with the block."""
     words = [sys.executable, "-c", SERVE, "serve", str(folder), "--port", "0"]
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     service = subprocess.Popen(
@@ -72,7 +73,7 @@ def served(folder: Path) -> Iterator[int]:
         found = re.search(r"http://127\.0\.0\.1:(\d+)", told)
         if found is None:
             raise RuntimeError(told + service.stderr.read())
-        yield int(found[1])
+        yield int(found[1]), service.pid
     finally:
         service.terminate()
         service.wait(timeout=30)
@@ -103,6 +104,12 @@ def asked(port: int, body: bytes, n_requests: int, deadline: float) -> tuple[lis
     return found, answer
 
 
+def cpu_seconds(process: int) -> float:
+    """Seconds of the processor that a process has taken (Linux)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def load(port: int, body: bytes, n_clients: int, n_requests: int, seconds: float) -> dict[str, Any]:
     """What clients met that asked at once, each its share of the requests."""
     times: list[float] = []
@@ -126,39 +133,46 @@ def load(port: int, body: bytes, n_clients: int, n_requests: int, seconds: float
     }
 
 
-def in_process(policy: Any, body: dict[str, Any], n_times: int) -> tuple[float, list[int]]:
-    """Median milliseconds of the same decisions without a service, and their actions."""
-    times, actions = [], []
+def cpu_milliseconds(work: Callable[[], Any], n_times: int) -> float:
+    """Milliseconds of the processor that some work takes, on average."""
+    begin = time.process_time()
     for _ in range(n_times):
-        begin = time.perf_counter()
-        tracker = policy.resume(body["tracker"]["state"])
-        actions = tracker.decide(np.array(body["states"])).action.tolist()
-        tracker.state()
-        times.append(time.perf_counter() - begin)
-    return 1e3 * float(np.median(times)), actions
+        work()
+    return 1e3 * (time.process_time() - begin) / n_times
 
 
-def series(service: Service, port: int, n_rows: int, n_requests: int, seconds: float) -> Any:
+def series(service: Service, there: tuple[int, int], n_rows: int, n_requests: int) -> Any:
     """All that is measured with so many episodes a request."""
-    question_ = question(service, n_rows)
-    body = json.dumps(question_).encode()
-    _, answer = asked(port, body, 3, np.inf)  # warms up
-    alone, actions = in_process(service.policy, question_, min(n_requests, 200))
-    if json.loads(answer)["actions"] != actions:
-        raise RuntimeError("the service decides otherwise than the policy")
-    service_only = []
-    for _ in range(min(n_requests, 200)):
-        begin = time.perf_counter()
+    asks, (port, process) = question(service, n_rows), there
+    body, states = json.dumps(asks).encode(), np.array(asks["states"])
+
+    def alone() -> list[int]:
+        tracker = service.policy.resume(asks["tracker"]["state"])
+        actions: list[int] = tracker.decide(states).action.tolist()
+        tracker.state()
+        return actions
+
+    def without_http() -> None:
         json.dumps(service.decide(DecideBody.model_validate(json.loads(body))))
-        service_only.append(time.perf_counter() - begin)
+
+    _, answer = asked(port, body, 3, np.inf)  # warms up
+    if json.loads(answer)["actions"] != alone():
+        raise RuntimeError("the service decides otherwise than the policy")
+    n_times = min(n_requests, 300)
+    reference = cpu_milliseconds(alone, n_times)
+    inside = cpu_milliseconds(without_http, n_times)
+    begin, seconds = cpu_seconds(process), MOST_SECONDS / len(ROWS) / len(CLIENTS)
     loads = [load(port, body, n, n_requests, seconds) for n in CLIENTS]
+    served_ = 1e3 * (cpu_seconds(process) - begin) / sum(row["requests"] for row in loads)
     return {
         "rows": n_rows,
         "bytes": len(body),
-        "in_process_milliseconds": round(alone, 3),
-        "without_http_milliseconds": round(1e3 * float(np.median(service_only)), 3),
-        "ratio": round(loads[0]["milliseconds"]["p50"] / alone, 2),
-        "most_decisions_a_second": round(n_rows * max(x["requests_a_second"] for x in loads)),
+        "cpu_milliseconds": {
+            "in_process": round(reference, 3),
+            "without_http": round(inside, 3),
+            "service": round(served_, 3),
+        },
+        "ratio": round(served_ / reference, 2),
         "loads": loads,
     }
 
@@ -172,10 +186,10 @@ def main(arguments: list[str] | None = None) -> None:
         folder = Path(place) / "policy"
         learned(folder)
         service = Service.open(folder)
-        with served(folder) as port:
-            seconds = MOST_SECONDS / n_series
-            found = [series(service, port, n, n_requests, seconds) for n in ROWS]
-    about = {"numbers": N_NUMBERS, "actions": N_ACTIONS, "policy": type(service.policy).__name__}
+        with served(folder) as there:
+            found = [series(service, there, n, n_requests) for n in ROWS]
+    about: dict[str, Any] = {"load": round(os.getloadavg()[0], 1)}
+    about |= {"numbers": N_NUMBERS, "actions": N_ACTIONS, "policy": type(service.policy).__name__}
     records.write({**about, "series": found}, options.out)
 
 

@@ -51,7 +51,7 @@ def serve(  # noqa: PLR0913
 
     The service keeps no sessions: what an episode needs travels with it.
     """
-    from bmdp.deployment.application import application, require_fastapi
+    from bmdp.deployment.endpoints import application, require_fastapi
     from bmdp.deployment.service import Service  # fastapi is an extra
 
     require_fastapi()

@@ -10,7 +10,7 @@ same request has the same answer, and memory does not grow with the number of ep
     POST /frontier {state}                                 -> {costs, rewards}
     GET  /health
 
-`Service` is what the endpoints do, in Python and without HTTP: `bmdp.deployment.application` is
+`Service` is what the endpoints do, in Python and without HTTP: `bmdp.deployment.endpoints` is
 the rest.
 """
 

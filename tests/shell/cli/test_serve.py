@@ -139,7 +139,7 @@ def test_a_token_may_be_in_a_file_or_in_the_environment(folder, tmp_path, monkey
     seen = []
     monkeypatch.setattr(serve, "_run", lambda app, listener: seen.append(app))
     monkeypatch.setattr(
-        "bmdp.deployment.application.application",
+        "bmdp.deployment.endpoints.application",
         lambda service, token, max_bytes: seen.append(token) or _Silent(),
     )
     file = tmp_path / "token"

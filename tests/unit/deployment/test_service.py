@@ -216,7 +216,8 @@ def moments():
         said = service.decide(DecideBody(tracker=begun, states=[0, 1]))["tracker"]
         followed = {"costs": [0, 1], "next_states": [1, 0], "ended": [False, True]}
         seen = service.observe(ObserveBody(tracker=said, **followed))["tracker"]
-        yield f"{name}-start", make, "/decide", {"tracker": begun, "states": [0, 1]}
+        if name == "hull":
+            yield f"{name}-start", make, "/decide", {"tracker": begun, "states": [0, 1]}
         yield f"{name}-decided", make, "/observe", {"tracker": said, **followed}
         yield f"{name}-seen", make, "/decide", {"tracker": seen, "states": [1, 0]}
 
