@@ -56,7 +56,7 @@ def learned(folder: Path) -> None:
         terminal=np.ones(N_ROWS, bool),
     )
     config = bmdp.BFTQConfig(gamma=1.0, model=ForestModel(), n_budgets=21)
-    bmdp.BFTQ(config).fit(log, seed=0).save(folder)  # type: ignore[attr-defined]
+    bmdp.BFTQ(config).fit(log, seed=0).save(folder)
 
 
 @contextmanager

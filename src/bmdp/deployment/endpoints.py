@@ -100,7 +100,8 @@ def require_fastapi() -> None:
 def _add_endpoints(app: FastAPI, service: Service) -> None:
     """Adds what can be asked.
 
-    Decisions are made on the loop of events, one after the other: docs/service.md has the figures.
+    Decisions are made on the loop of events, one after the other: they are short, compiled kernels
+    that share threads must not run side by side, and a pool of threads took longer for one episode.
     """
     told: Any = {code: {"model": Refused} for code in (401, 408, 413, 415, 422)}
 
@@ -121,7 +122,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
 
     @app.post("/frontier", response_model=Frontier, responses={**told, 404: {"model": Refused}})
     async def frontier(body: FrontierBody) -> Any:
-        """What the policy expects to be able to get from a state."""
+        """Ask for the frontier of a state: the best reward that is expected for each cost."""
         found = service.frontier(body)
         if found is None:
             kind = type(service.policy).__name__
@@ -130,7 +131,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", response_model=Health, responses={401: {"model": Refused}})
     async def health() -> Any:
-        """How the service is, and which policy it plays."""
+        """Ask how the service is, and which policy it plays."""
         return _answer(service.health())
 
 
@@ -178,7 +179,7 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _first_error(errors: Sequence[Any]) -> str:
-    """What is wrong with a body, in one line."""
+    """Says in one line why a body is refused."""
     first = max(errors, key=lambda error: len(error["loc"]))  # of alternatives, the nearest
     if first["type"] == "json_invalid":
         why = first.get("ctx", {}).get("error", "it cannot be read")

@@ -103,7 +103,7 @@ class DecideBody(_Body):
 
 
 class ObserveBody(_Body):
-    """What followed the last decision."""
+    """Costs and states that followed the last decision."""
 
     tracker: Carried = Field(description="As /decide answered it.")
     costs: Numbers = Field(description="Paid, [N], or one for all; of ended episodes, any number.")
@@ -132,7 +132,7 @@ class Started(BaseModel):
 
 
 class Decided(BaseModel):
-    """What to do. Rows of ended episodes mean nothing."""
+    """Actions. Rows of ended episodes mean nothing."""
 
     tracker: Carried
     actions: list[int] = Field(description="[N].")
@@ -151,7 +151,7 @@ class Observed(BaseModel):
 
 
 class Frontier(BaseModel):
-    """What the policy expects to be able to get from a state, the cheapest first."""
+    """The best reward that is expected for each cost, the cheapest first."""
 
     costs: list[float]
     rewards: list[float]
@@ -361,7 +361,7 @@ class Service:
         is_named = [isinstance(row, dict) for row in rows]
         if any(is_named) and not all(is_named):
             raise DataError("states must be all objects, or all lists.")
-        for i in np.flatnonzero(~skipped):
+        for i in np.flatnonzero(~skipped).tolist():
             row = list(rows[i].values()) if is_named[i] else rows[i]
             for cell in row if isinstance(row, list) else [row]:
                 if isinstance(cell, list | dict) or (isinstance(cell, float) and np.isinf(cell)):

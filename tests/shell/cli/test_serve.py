@@ -58,6 +58,7 @@ def test_episodes_go_on_where_a_service_was_ended(folder, tmp_path):
             with ThreadPoolExecutor(4) as pool:  # clients at once
                 at_once = [pool.submit(served, [first], w, 0.5, i) for i, w in enumerate(worlds)]
             assert_large_bodies_are_refused(second)
+            assert_the_client_of_the_page_plays(second)
             begun = first("/start", states=[0] * 50, budgets=0.6, seed=9)
             ended.send_signal(signal.SIGTERM)
             assert ended.wait(timeout=30) == 0
@@ -76,8 +77,29 @@ def test_episodes_go_on_where_a_service_was_ended(folder, tmp_path):
         for w in [world, *worlds]
         for i in range(w[2].shape[1])
     ]
-    assert len(lines) == sum(lengths)
-    assert len({line["episode"] for line in lines}) == len(lengths)
+    assert len(lines) == sum(lengths) + 6  # of the page's client
+    assert len({line["episode"] for line in lines}) == len(lengths) + 2
+
+
+def assert_the_client_of_the_page_plays(service):
+    """That of docs/service.md, in a world of three steps."""
+    page = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    code = next(b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def play" in b)
+    names = {}
+    exec(compile(code, "service.md", "exec"), names)
+    names |= {"SERVICE": service.address, "ask": service}
+    actions = []
+
+    class World:
+        def reset(self):
+            return [0, 1]
+
+        def step(self, chosen):
+            actions.append(chosen)
+            return [1, 0], [0.0, 1.0], [len(actions) == 3] * 2
+
+    names["play"](World(), 0.5)
+    assert [len(chosen) for chosen in actions] == [2, 2, 2]
 
 
 def assert_large_bodies_are_refused(service):
