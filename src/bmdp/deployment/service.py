@@ -420,7 +420,7 @@ class EpisodeLog:
 
 
 def _plain(carried: Carried, tracker: Any) -> Plain:
-    """What came back, with the new state of the tracker."""
+    """Returns the tracker as it travels on, with its new state."""
     return {
         "format": _FORMAT,
         "policy": carried.policy,

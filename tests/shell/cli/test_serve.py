@@ -18,6 +18,7 @@ import pytest
 import bmdp
 from bmdp.cli import serve
 from commands import assert_is_user_error, run
+from scripts import script
 from serving import There, coin, hull, paths, played, served
 
 BMDP = [sys.executable, "-c", "from bmdp.cli.main import main; main()"]
@@ -148,6 +149,16 @@ def test_what_makes_no_sense_is_told_before_anything_listens(words, told, folder
     assert_is_user_error(run("serve", folder, *words, "--port", 0), told)
 
 
+def test_answers_are_sent_at_once():
+    with (
+        serve._listening("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_folder_that_is_no_policy_is_told(tmp_path):
     assert_is_user_error(run("serve", tmp_path), str(tmp_path))
 
@@ -201,3 +212,12 @@ def test_ctrl_c_stops_it(folder, monkeypatch):
     result = run("serve", folder, "--port", 0)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "stopped")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.slow
+def test_the_load_test_ends_by_itself(tmp_path):
+    script("benchmarks/service_load.py").main(["--quick", "--out", str(tmp_path / "load.json")])
+    found = json.loads((tmp_path / "load.json").read_text())["series"]
+    assert [row["rows"] for row in found] == [1, 100]
+    assert sum(load["requests"] for row in found for load in row["loads"]) <= 40
+    assert all(row["ratio"] > 0 for row in found)

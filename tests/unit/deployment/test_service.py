@@ -12,7 +12,7 @@ import pytest
 
 import bmdp
 from bmdp.data.encoder import EncodedPolicy, Encoder, StateColumn
-from bmdp.deployment import Service
+from bmdp.deployment import Service, endpoints
 from bmdp.deployment.service import Carried, DecideBody, EpisodeLog, ObserveBody, StartBody
 from bmdp.policies import RandomBudgetedPolicy
 from serving import Here, coin, hull, paths, played, prices, served
@@ -309,6 +309,17 @@ def test_no_more_rows_and_bytes_than_allowed_are_taken():
     assert answer.status_code == 413
     assert len(sent) < 30
     assert "at most 2,000 bytes" in answer.json()["error"]
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(endpoints, "_PATIENCE", 0.05)
+
+    async def slow():
+        yield b"{"
+        await asyncio.sleep(20)
+
+    answer = Here(hull()).ask("POST", "/start", **json_of(slow()))
+    assert (answer.status_code, "within 0.05 seconds" in answer.text) == (408, True)
 
 
 def test_a_body_must_say_that_it_is_json():
