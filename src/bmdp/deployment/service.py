@@ -41,6 +41,7 @@ MAX_ROWS = 10_000
 """Episodes of a request, at most."""
 
 _FORMAT = 1  # of the tracker as it travels
+_LARGEST = 1e300  # number of a state
 _NAMES = [status.name for status in sorted(BudgetStatus)]  # by number
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -364,7 +365,7 @@ class Service:
         for i in np.flatnonzero(~skipped).tolist():
             row = list(rows[i].values()) if is_named[i] else rows[i]
             for cell in row if isinstance(row, list) else [row]:
-                if isinstance(cell, list | dict) or (isinstance(cell, float) and np.isinf(cell)):
+                if not _is_cell(cell):
                     raise DataError(
                         f"states must be finite numbers and words; got others at [{i}]."
                     )
@@ -463,6 +464,13 @@ def _filled(
             why = "its episode goes on" if not ended[i] else "all episodes have ended"
             raise DataError(f"{name} must have a state at [{i}], not null: {why}.")
     return [some if row is None else row for row in rows]
+
+
+def _is_cell(value: Any) -> bool:
+    """Whether a value can be that of a column of a log: a word, a finite number, or nothing."""
+    if isinstance(value, int | float):
+        return abs(value) <= _LARGEST
+    return value is None or isinstance(value, str)
 
 
 def _numbers_of(rows: Sequence[Any]) -> NDArray[Any]:

@@ -90,6 +90,17 @@ def test_requests_under_way_at_once_do_not_mix():
         assert found == [step[0] for step in played(hull(), never, 0.5, seed)]
 
 
+@pytest.mark.parametrize(
+    "masks", [[[1], [1, 0]], [[1, 0]], [[0, 0], [1, 1]], [[2, 1]] * 2, [[10**30, 1]] * 2]
+)
+def test_masks_that_make_no_sense_are_refused(masks):
+    here = Here(hull())
+    tracker = here("/start", states=[0, 0], budgets=1.0)["tracker"]
+    body = {"tracker": tracker, "states": [0, 0], "available": masks}
+    answer = here.ask("POST", "/decide", json=body)
+    assert (answer.status_code, "available" in answer.text) == (422, True)
+
+
 def test_only_available_actions_are_played():
     here = Here(hull())
     tracker = here("/start", states=[0, 0], budgets=1.0)["tracker"]
@@ -114,7 +125,14 @@ def test_states_may_be_rows_of_a_log_and_actions_have_names():
         ended=[True, False],
     )
     here("/decide", tracker=seen["tracker"], states=[None, {"day": "Mon"}])
-    for wrong in ([{"day": "Sun"}], [{}], [{"day": ["Mon"]}], [["Mon", "Tue"]], [{"day": 1}, [1]]):
+    for wrong in (
+        [{"day": "Sun"}],
+        [{}],
+        [{"day": 10**400}],
+        [{"day": ["Mon"]}],
+        [["Mon", "Tue"]],
+        [{"day": 1}, [1]],
+    ):
         answer = here.ask("POST", "/start", json={"states": wrong, "budgets": 0})
         assert (answer.status_code, [*answer.json()]) == (422, ["error"]), wrong
 
@@ -125,6 +143,26 @@ def test_the_frontier_is_that_of_the_policy_and_some_have_none():
     answer = Here(coin()).ask("POST", "/frontier", json={"state": 0})
     assert answer.status_code == 404
     assert answer.json()["error"].startswith("Portfolio has no frontier")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"state": 0, "step": 10**30}, 200),
+        ({"state": 0, "available": [1, False]}, 200),
+        ({"state": 99}, 422),
+        ({"state": None}, 422),
+        ({"state": [[0]]}, 422),
+        ({"state": 0, "step": -1}, 422),
+        ({"state": 0, "available": [0, 0]}, 422),
+        ({"state": 0, "available": [1]}, 422),
+        ({"state": 0, "available": [10**30, 0]}, 422),
+        ({"state": 0, "available": 1}, 422),
+        ({}, 422),
+    ],
+)
+def test_what_a_frontier_is_asked_for_is_checked(asked, status):
+    assert Here(prices()).ask("POST", "/frontier", json=asked).status_code == status
 
 
 def test_health_says_what_is_played_and_how_much():
