@@ -98,12 +98,12 @@ def _run(app: Any, listener: socket.socket) -> None:
     except SystemExit as stop:
         if stop.code:
             raise
-        typer.echo("stopped", err=True)
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+    typer.echo("stopped", err=True)
 
 
 def _token(given: str | None, file: Path | None) -> str | None:
