@@ -582,6 +582,33 @@ def rivals_fits(record: Record) -> Table:
     )
 
 
+def service_load(record: Record) -> Table:
+    """Returns what clients of a service met, and what a request takes of the processor."""
+    rows = [
+        {"rows": row["rows"], **row["cpu_milliseconds"], "ratio": row["ratio"], **each}
+        for row in record["series"]
+        for each in row["loads"]
+    ]
+    waits = [
+        Column(f"{name}, ms", [row["milliseconds"][name] for row in rows], ".1f")
+        for name in ("p50", "p95", "p99")
+    ]
+    return Table(
+        "load",
+        f"Requests to decide, while {record['load']:g} programs wanted the machine's "
+        f"{record['machine']['cores']} cores:",
+        [
+            _column("episodes a request", rows, "rows", ",d"),
+            _column("clients", rows, "clients", "d"),
+            _column("requests a second", rows, "requests_a_second", ",.0f"),
+            *waits,
+            _column("processor, ms", rows, "service", ".2f"),
+            _column("in Python, ms", rows, "in_process", ".2f"),
+            _column("ratio", rows, "ratio", ".1f"),
+        ],
+    )
+
+
 TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "frontier": {
         "ratios": frontier_ratios,
@@ -608,5 +635,6 @@ TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "horizons": {"fits": horizons_fits},
     "gpu": {"speed": gpu_speed, "worth": gpu_worth},
     "rivals": {"fits": rivals_fits},
+    "service": {"load": service_load},
 }
 """Tables of each benchmark, by what is written above them."""

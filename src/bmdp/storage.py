@@ -108,6 +108,15 @@ def kinds_of(folder: AnyPath) -> set[str]:
     return _named(folder, _KIND)
 
 
+def checksum_of(folder: AnyPath) -> str:
+    """Returns the checksum of a stored value, of all its settings and arrays.
+
+    Raises:
+        StoreError: if the folder is missing, or holds none.
+    """
+    return str(_read_json(Path(folder) / POLICY).get("checksum"))
+
+
 def modules_of(folder: AnyPath) -> set[str]:
     """Returns the modules that register those kinds, but for the library's own."""
     return _named(folder, _MODULE)

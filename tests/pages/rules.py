@@ -1,9 +1,10 @@
 """What commands of pages must look like, and how they are made small.
 
 Checked, but never run: `pip install` (extras, names and files must be there), `make` (targets must
-be there), `tensorboard` (its folder must be there), `pytest`, `git`, `cd`, `source`; of `bmdp`,
-what asks for Ray, and what has words in capitals for something that the page has not made: verb
-and options must be right. Code in a sentence that is no whole command is checked in the same way.
+be there), `tensorboard` (its folder must be there), `curl` (a service must take it), `pytest`,
+`git`, `cd`, `source`; of `bmdp`, what asks for Ray, and what has words in capitals for something
+that the page has not made: verb and options must be right. Code in a sentence that is no whole
+command is checked in the same way.
 """
 
 import re
@@ -15,6 +16,7 @@ import typer
 from bmdp import BmdpError
 from bmdp.cli.main import app
 from bmdp.cli.options import parse_seeds
+from bmdp.deployment.service import DecideBody, FrontierBody, ObserveBody, StartBody
 from bmdp.paper.runner import asked_spec
 from pages.reading import ROOT
 
@@ -40,6 +42,18 @@ class NotWhole(RuleError):
 FITS = ("fit", "train")  # the same verb
 NEEDED = {"solve": (("model", "textbook_name"),)} | dict.fromkeys(FITS, (("out", "resume"),))
 """What verbs refuse to do without, at least one of each."""
+
+
+ASKED = {
+    "/health": None,
+    "/docs": None,
+    "/openapi.json": None,
+    "/start": StartBody,
+    "/decide": DecideBody,
+    "/observe": ObserveBody,
+    "/frontier": FrontierBody,
+}
+"""What a service of `bmdp serve` can be asked, and the body of it."""
 
 
 # The words of `bmdp`
@@ -89,9 +103,11 @@ def small(verb, words):
 
     `run`: the smallest preset and one seed. `fit`: few episodes, and few rounds or little time.
     `evaluate`, `calibrate` and `report`: few episodes. Wherever a device or a number of
-    workers is given: the CPU, and one.
+    workers is given: the CPU, and one. `serve`: any port that is free.
     """
     words = list(words)
+    if verb == "serve":
+        return with_option(words, "--port", "0")
     if verb == "run":
         for option, value in SMALL_RUN.items():
             words = with_option(words, option, value)
@@ -166,6 +182,24 @@ def check_make(words):
         require(target in rules, f"the Makefile has no target {target!r}.")
 
 
+def check_curl(words):
+    """Whether a service has what is asked for, and takes the body."""
+    url = next((word for word in words if word.startswith("http://")), "")
+    path = "/" + url.partition("//")[2].partition("/")[2]
+    there = ", ".join(ASKED)
+    require(path in ASKED, f"a service has no {path!r}; it has {there}.")
+    body = next((value_of(words, o) for o in ("--json", "-d") if value_of(words, o)), None)
+    model = ASKED[path]
+    require((body is None) == (model is None), f"{path} takes {'no' if body else 'a'} body.")
+    if model is None or body.startswith("@"):
+        return
+    require("-d" not in words or "application/json" in " ".join(words), "the body must be JSON.")
+    try:
+        model.model_validate_json(body)
+    except ValueError as error:
+        raise RuleError(f"{path} does not take that: {error}") from error
+
+
 def check_tensorboard(words):
     """Whether there is something to look at."""
     folder = value_of(words, "--logdir")
@@ -187,6 +221,7 @@ CHECKED = {
     "pip": check_pip,
     "make": check_make,
     "tensorboard": check_tensorboard,
+    "curl": check_curl,
     "pytest": check_nothing,
     "git": check_nothing,
     "cd": check_nothing,

@@ -5,8 +5,11 @@ Episodes that commands ask for are in `pages.rules`.
 
 import argparse
 import functools
+import signal
 from dataclasses import replace
 from pathlib import Path
+
+import uvicorn
 
 import bmdp
 import bmdp.learn
@@ -45,6 +48,7 @@ def make_small(patches):
             patches.setattr(module, name, change(getattr(module, name)))
 
     patches.setattr(runner, "run_jobs", run_inline)
+    patches.setattr(uvicorn.Server, "main_loop", _interrupted)
     draw_once(patches)
     patch("most", lambda real: lambda schedule, gamma: min(real(schedule, gamma), 2), Iterations)
     patch("descend", lambda real: functools.partial(_few_steps, real), networks)
@@ -58,6 +62,11 @@ def make_small(patches):
     for module, settings in COARSE.items():
         coarse = functools.partial(_frontier, module.true_frontier, tuple(settings.items()))
         patches.setattr(module, "true_frontier", lambda task=None, coarse=coarse, **_: coarse(task))
+
+
+async def _interrupted(server):
+    """Ends a service as soon as it listens, by Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
 
 
 def _few_steps(real, stack, samples, settings, *others):

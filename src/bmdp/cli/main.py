@@ -21,6 +21,7 @@ from bmdp.cli.fit import fit
 from bmdp.cli.play import play
 from bmdp.cli.report import report
 from bmdp.cli.run import run
+from bmdp.cli.serve import serve
 from bmdp.cli.solve import solve
 
 
@@ -74,6 +75,7 @@ app.command()(play)
 app.command()(calibrate)
 app.command()(run)
 app.command()(report)
+app.command()(serve)
 
 
 def main() -> None:
