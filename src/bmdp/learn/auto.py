@@ -94,6 +94,7 @@ def fit(  # noqa: PLR0913
     source: Any,
     *,
     gamma: float | None = None,
+    cost_gamma: float | None = None,
     seed: int = 0,
     budget_range: tuple[float, float] | None = None,
     episodes: int | None = None,
@@ -121,6 +122,9 @@ def fit(  # noqa: PLR0913
             gymnasium `EnvSpec`. Parquet may be larger than memory.
         gamma: discount of rewards and costs. It must be given for a log; an environment has its
             own, or 1.
+        cost_gamma: discount of costs, if it is another one: 1 for a limit on the plain sum of the
+            costs of an episode, whatever rewards are discounted by. Budgets are then about costs
+            with this discount. A log must have steps.
         seed: of all that is random.
         budget_range: budgets that the policy is to take, in discounted cost; from the least cost
             that is known (or 0) to the largest that pays, if not given.
@@ -164,7 +168,7 @@ def fit(  # noqa: PLR0913
     """
     of_log: dict[str, Any] = {"columns": columns, "missing": missing, "unseen": unseen}
     how = (workers, device, support)
-    of_log |= {"sample": sample, "engine": engine}
+    of_log |= {"sample": sample, "engine": engine, "cost_gamma": cost_gamma}
     asked = Asked(gamma, seed, budget_range, episodes, minutes, *how, **of_log)
     if out is not None:
         require_new(Path(out))
@@ -212,12 +216,15 @@ class Asked:
     unseen: str = "error"
     sample: int | None = None
     engine: Engine = "local"
+    cost_gamma: float | None = None
 
     def __post_init__(self) -> None:
         """Checks all that can be checked without a source."""
         stream_key(self.seed, "")
         if self.gamma is not None:
             require_share("gamma", self.gamma)
+        if self.cost_gamma is not None:
+            require_share("cost_gamma", self.cost_gamma)
         if self.budget_range is not None:
             require_rising("budget_range", self.budget_range)
             object.__setattr__(self, "budget_range", tuple(map(float, self.budget_range)))
@@ -264,7 +271,13 @@ class Asked:
         minutes = MINUTES if self.minutes is None else float(self.minutes)
         support = SUPPORT if self.support is None else float(self.support)
         how = (self.workers, self.device, support, SAMPLE if self.sample is None else self.sample)
-        return Terms(gamma, self.seed, self.budget_range, minutes, *how, self.engine)
+        cost_gamma = None if self.cost_gamma in (None, gamma) else self.cost_gamma
+        if cost_gamma is not None and min(gamma, cost_gamma) <= 0:
+            raise ConfigError(
+                "gamma and cost_gamma must be above 0 where they differ; got "
+                f"{gamma:g} and {cost_gamma:g}."
+            )
+        return Terms(gamma, self.seed, self.budget_range, minutes, *how, self.engine, cost_gamma)
 
 
 Source = Log | LargeLog | EnvSpec
@@ -380,7 +393,7 @@ def _fit_source(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgr
         with _in_chunks(source, asked, shelf, tell) as (log, encoder):
             fitted = fit_stored(log, terms, shelf, tell)
             some = log.first(max(1, _SOME_NUMBERS // log.state_size))
-            notes = tuple(cautions(some, some, asked.gamma))
+            notes = tuple(cautions(some, some, asked.gamma, asked.cost_gamma))
             if encoder is not None:
                 fitted, notes = _encoded(fitted, encoder), (*notes, *encoder.notes)
     else:
@@ -388,7 +401,7 @@ def _fit_source(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgr
         terms = asked.terms(asked.gamma)
         tell = by_time(on_progress, shelf, 60 * terms.minutes, begin=_LEARNED)
         whole = completed(source.batch)
-        notes = cautions(source.batch, whole, asked.gamma)
+        notes = cautions(source.batch, whole, asked.gamma, asked.cost_gamma)
         fitted = fit_log(whole, terms, shelf, tell)
         if source.encoder is not None:
             fitted = _encoded(fitted, source.encoder)
@@ -618,6 +631,7 @@ def _header(source: Source, asked: Asked, command: str, name: str) -> Header:
         "source": told,
         "asked": {
             "gamma": asked.gamma,
+            "cost_gamma": asked.cost_gamma,
             "budget_range": asked.budget_range and list(asked.budget_range),
             "episodes": asked.episodes,
             "minutes": asked.minutes,
@@ -748,6 +762,7 @@ def resume_fit(
             given.get("unseen", "error"),
             given.get("sample"),
             engine,
+            given.get("cost_gamma"),
         )
         source: Source | None = None
         if told.get("in_chunks"):

@@ -29,7 +29,7 @@ from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
-from bmdp.learn.natures import Nature
+from bmdp.learn.natures import Nature, returns
 from bmdp.models.regressor import Regressor
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
@@ -279,7 +279,8 @@ def _evaluated(
     key = id(batch), dial.recipe.dial, dial.members.tobytes()
     _, shown, fit = judge.kept.get(key, (batch, None, None))
     shown = nature.shown(batch) if shown is None else shown
-    discounts, how = (lesson.gamma, lesson.gamma), (lesson.seed, lesson.device, nature.schedule)
+    cost_gamma = lesson.gamma if lesson.cost_gamma is None else lesson.cost_gamma
+    discounts, how = (lesson.gamma, cost_gamma), (lesson.seed, lesson.device, nature.schedule)
     terms = Terms(
         judge.model, dial.members, discounts, *how, judge.seconds, judge.support, judge.outside
     )
@@ -302,6 +303,7 @@ class Player:
     seed: int
     workers: int = 1
     engine: Engine = "local"
+    cost_gamma: float | None = None  # discount of costs, if it is another one
 
     def play(self, policy: Any, budgets: FloatArray, first: int) -> TransitionBatch:
         """Returns one episode for each budget `[N]`; they are numbered from `first` on.
@@ -318,6 +320,10 @@ class Player:
         except Exception as error:  # of the environment, whatever it may be
             kind = type(error).__name__
             raise EnvError(f"{self.spec.id} failed while it was played: {kind}: {error}") from error
+
+    def returns(self, batch: TransitionBatch) -> FloatArray:
+        """Returns discounted rewards and costs `[N, 2]` of episodes."""
+        return returns(batch, self.gamma, self.cost_gamma)
 
 
 def curve_of(found: FloatArray, which: IntArray, n_members: int) -> Curve:
