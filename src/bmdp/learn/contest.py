@@ -112,6 +112,7 @@ class Terms:
     sample: int = SAMPLE  # rows of a large log that structure comes from
     engine: Engine = "local"
     cost_gamma: float | None = None  # discount of costs, if it is another one
+    episode_limit: float | None = None  # of an environment; the states of a log show costs so far
 
     @property
     def sums(self) -> Sums:
@@ -282,7 +283,7 @@ def fit_env(
 ) -> Fitted:
     """Returns what exploring an environment teaches."""
     work = _Work(terms, shelf, on_progress)
-    how_played = (terms.workers, terms.engine, terms.cost_gamma)
+    how_played = (terms.workers, terms.engine, terms.cost_gamma, terms.episode_limit)
     player = Player(spec, terms.gamma, terms.seed, *how_played)
     plan = EpisodePlan.of(episodes)
     how = Expedition(player, plan.explore, _FOR_EXPLORING * 60 * terms.minutes, terms.device)

@@ -24,13 +24,14 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.cluster import Engine
-from bmdp.data import TransitionBatch
+from bmdp.data import TransitionBatch, cost_so_far
 from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
 from bmdp.learn.natures import Nature, returns
 from bmdp.models.regressor import Regressor
+from bmdp.policies.limited import EpisodeLimitPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 
@@ -304,6 +305,7 @@ class Player:
     workers: int = 1
     engine: Engine = "local"
     cost_gamma: float | None = None  # discount of costs, if it is another one
+    episode_limit: float | None = None  # on an episode: its states say what it has cost so far
 
     def play(self, policy: Any, budgets: FloatArray, first: int) -> TransitionBatch:
         """Returns one episode for each budget `[N]`; they are numbered from `first` on.
@@ -314,7 +316,11 @@ class Player:
         numbers = range(first, first + len(budgets))
         how: dict[str, Any] = {"seed": self.seed, "workers": self.workers, "engine": self.engine}
         try:
-            return collect(policy, self.spec, numbers, budgets=budgets, **how)
+            if self.episode_limit is None:
+                return collect(policy, self.spec, numbers, budgets=budgets, **how)
+            limited = EpisodeLimitPolicy(policy, self.episode_limit)
+            batch = collect(limited, self.spec, numbers, budgets=budgets, **how)
+            return cost_so_far(batch, self.episode_limit)
         except BmdpError:
             raise
         except Exception as error:  # of the environment, whatever it may be

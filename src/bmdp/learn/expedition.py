@@ -320,8 +320,9 @@ def _lesson(how: Expedition, batch: TransitionBatch, first: int) -> Lesson:
     """All that was seen, or a part of it where it is iterated over and states are many."""
     player = how.player
     nature = nature_of(batch, player.gamma, cost_gamma=player.cost_gamma)
-    terms: Any = (player.gamma, player.seed, how.device)
-    lesson = Lesson(nature.ended(batch), nature, *terms, cost_gamma=player.cost_gamma)
+    terms: Any = {"gamma": player.gamma, "cost_gamma": player.cost_gamma}
+    terms |= {"seed": player.seed, "device": how.device}
+    lesson = Lesson(nature.ended(batch), nature, **terms)
     if nature.n_states is not None or isinstance(nature.schedule, Backward):
         return lesson
     rng = lesson.generator(f"auto/explore/rows/{first}")

@@ -302,9 +302,7 @@ class FTQ:
         """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
         config, heads = self.config, Heads(np.zeros(1), False)
         at = priced_terms(config, batch, log)
-        values = priced_values(
-            np.array([config.price]), caution=config.caution, growth=at.growth
-        )
+        values = priced_values(np.array([config.price]), caution=config.caution, growth=at.growth)
         how: Any = (seed, device, on_record, keeper, until, at.log, sums)
         fit = _fitted(at.config, at.batch, heads, values, *how)
         budgets = config.budget_range

@@ -19,6 +19,7 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.data.checks import MASKS
 from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
+from bmdp.errors import DataError
 from bmdp.learn.fit import Backward, Iterations, Schedule, told_by_step
 from bmdp.learn.rows import equal_rows
 from bmdp.models.regressor import with_clock
@@ -320,9 +321,7 @@ def _few_states(states: NDArray[Any]) -> int | None:
     return n_states if n_states <= min(_MOST_STATES, len(states) / _LEAST_ROWS) else None
 
 
-def returns(
-    batch: TransitionBatch, gamma: float, cost_gamma: float | None = None
-) -> FloatArray:
+def returns(batch: TransitionBatch, gamma: float, cost_gamma: float | None = None) -> FloatArray:
     """Discounted rewards and costs of each episode, `[N, 2]`, in the order of their numbers."""
     assert batch.episode is not None
     assert batch.step is not None

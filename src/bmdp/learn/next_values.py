@@ -79,9 +79,7 @@ def hull_values(
     return at_step
 
 
-def priced_values(
-    prices: FloatArray, *, caution: float = 0.0, growth: float = 1.0
-) -> NextValues:
+def priced_values(prices: FloatArray, *, caution: float = 0.0, growth: float = 1.0) -> NextValues:
     """Values of the greedy policy of each price: the action of the most Q_r - price * Q_c.
 
     Args:
