@@ -193,3 +193,8 @@ def episode_limit_of(policy: Any) -> float | None:
             return float(limit)
         policy = getattr(policy, "policy", None)  # within an encoder
     return None
+
+
+def without_limit(policy: Any) -> Any:
+    """Returns the policy inside, whose states show costs so far; any other as it is."""
+    return policy.policy if isinstance(policy, EpisodeLimitPolicy) else policy
