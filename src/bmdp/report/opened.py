@@ -14,7 +14,7 @@ from bmdp.data import StoredLog, TransitionBatch, cost_so_far
 from bmdp.data.encoder import without_encoder
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError, StoreError
-from bmdp.policies import BudgetedPolicy, CalibratedPolicy, load_policy
+from bmdp.policies import BudgetedPolicy, load_policy
 from bmdp.policies.limited import episode_limit_of
 from bmdp.policies.portfolio import LogCertificate
 from bmdp.storage import POLICY, SPEC
@@ -47,7 +47,7 @@ class Opened:
         name = self.folder.resolve().name
         if self.is_from_log:
             return f"{name}: a policy learned from a log"
-        kind = "a calibrated policy" if isinstance(self.policy, CalibratedPolicy) else "a policy"
+        kind = "a calibrated policy" if getattr(self.policy, "certificate", None) else "a policy"
         return f"{name}: {kind} for {self.env.id}" if self.env else f"{name}: {kind}"
 
     @property
@@ -290,7 +290,7 @@ def environment_of(
     if isinstance(env, EnvSpec):
         return find_spec(env)
     config = own if env is None else EnvConfig(env)
-    promise = policy.certificate if isinstance(policy, CalibratedPolicy) else None
+    promise = getattr(policy, "certificate", None)
     if config is None and promise is not None and not isinstance(promise, LogCertificate):
         config = EnvConfig(promise.env)
         for name, value in json.loads(promise.settings).items():
