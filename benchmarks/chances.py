@@ -9,14 +9,20 @@ Three kinds of weather, three speeds, eight hours: faster earns more, and costs 
 The second command prints the tables of the record.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 import bmdp
+from bmdp import FiniteBMDP, Frontier, TransitionBatch
 from bmdp.envs import FiniteEnv, FiniteVectorEnv
 from bmdp.envs.slots import find_spec
 from bmdp.exact import optimal_frontier, with_cost_so_far
@@ -30,10 +36,10 @@ CHANCES, BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4), (0.25, 0.5, 1.0, 2.0, 3.0,
 NAMES = ("asked", "exact_reward", "reward", "reward_error", "cost", "cost_error")
 
 
-def weather(cost_gamma=GAMMA):
+def weather(cost_gamma: float = GAMMA) -> FiniteBMDP:
     """The problem: from calm, rain or storm, at one of three speeds."""
     change = np.array([[0.7, 0.25, 0.05], [0.3, 0.5, 0.2], [0.1, 0.4, 0.5]])
-    return bmdp.FiniteBMDP(
+    return FiniteBMDP(
         transition=np.repeat(change[:, None], 3, axis=1),
         reward=np.array([[1.0, 1.6, 2.0], [0.8, 1.4, 2.0], [0.5, 1.2, 2.0]]),
         cost=np.array([[0.0, 0.0, 0.5], [0.0, 0.5, 1.0], [0.0, 1.0, 1.5]]),
@@ -43,16 +49,16 @@ def weather(cost_gamma=GAMMA):
     )
 
 
-def spec():
+def spec() -> EnvSpec:
     """Returns the problem as an environment."""
     if "Weather-v0" not in gymnasium.registry:
         kwargs = {"model": weather(), "start": START}
-        entries = {"entry_point": FiniteEnv, "vector_entry_point": FiniteVectorEnv}
+        entries: Any = {"entry_point": FiniteEnv, "vector_entry_point": FiniteVectorEnv}
         gymnasium.register("Weather-v0", **entries, kwargs=kwargs)
     return find_spec("Weather-v0")
 
 
-def log(n_episodes, seed):
+def log(n_episodes: int, seed: int) -> TransitionBatch:
     """Random episodes."""
     return collect(
         UniformPolicy(3, 0.0, 1.0),
@@ -63,7 +69,7 @@ def log(n_episodes, seed):
     )
 
 
-def exact(limit=None):
+def exact(limit: float | None = None) -> Frontier:
     """Returns the optimal frontier from the start, of chances if there is a limit."""
     model = weather(1.0) if limit is None else with_cost_so_far(weather(), limit)
     start = np.zeros(model.n_states)
@@ -71,7 +77,13 @@ def exact(limit=None):
     return optimal_frontier(model, start=start)
 
 
-def rows(policy, asked, frontier, n_played, cost_gamma=None):
+def rows(
+    policy: Any,
+    asked: Sequence[float],
+    frontier: Frontier,
+    n_played: int,
+    cost_gamma: float | None = None,
+) -> list[dict[str, float]]:
     """Rows of a table: asked, exact reward, and what was played with standard errors."""
     found = bmdp.evaluate(
         policy, spec(), budgets=asked, n_episodes=n_played, seed=7, cost_gamma=cost_gamma
@@ -88,10 +100,10 @@ def rows(policy, asked, frontier, n_played, cost_gamma=None):
     return [dict(zip(NAMES, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
-def measured(n_episodes, n_played, minutes):
+def measured(n_episodes: int, n_played: int, minutes: float) -> dict[str, Any]:
     """Returns the record of both limits."""
     batch = log(n_episodes, 0)
-    how = {"gamma": GAMMA, "minutes": minutes}
+    how: dict[str, Any] = {"gamma": GAMMA, "minutes": minutes}
     by_sum = bmdp.fit(batch, **how, cost_gamma=1.0)
     by_chance = bmdp.fit(batch, **how, episode_limit=LIMIT)
     return {
@@ -102,7 +114,7 @@ def measured(n_episodes, n_played, minutes):
     }
 
 
-def table(record, kind):
+def table(record: dict[str, Any], kind: str) -> str:
     """Returns one of the tables as Markdown."""
     is_chance = kind == "chance"
     names = ("asked", "exact reward", "learned reward", "share over 2" if is_chance else "cost")
@@ -116,7 +128,7 @@ def table(record, kind):
     return "\n".join(lines)
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, or prints the tables of the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--out", type=Path)
