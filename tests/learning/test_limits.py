@@ -14,6 +14,7 @@ import pytest
 import bmdp
 import commands
 from bmdp import ConfigError, DataError, FiniteBMDP, TransitionBatch
+from bmdp.data import StoredLog
 from bmdp.envs import FiniteEnv, FiniteVectorEnv
 from bmdp.envs.slots import find_spec
 from bmdp.exact import optimal_frontier, solve_cmdp, with_cost_so_far
@@ -286,6 +287,22 @@ def test_a_dial_that_explored_reaches_the_linear_program(kind, env):
     low, high = fitted.forecast.cost_low, fitted.forecast.cost_high
     assert (low <= np.maximum(fitted.forecast.budgets, fitted.forecast.cost.min()) + 0.05).all()
     assert (high <= 1.1 * frontier_of(kind).costs[-1]).all()
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_large_log_is_put_in_chunks_that_show_costs_so_far(log, is_file, tmp_path, monkeypatch):
+    from bmdp.learn import auto
+
+    monkeypatch.setattr(auto, "LARGE", 1_000)
+    log.to_parquet(tmp_path / "log.parquet")
+    source = tmp_path / "log.parquet" if is_file else log
+    out = tmp_path / "run"
+    fitted = bmdp.fit(source, gamma=GAMMA, episode_limit=LIMIT, minutes=0.02, out=out)
+    kept = StoredLog.open(out / "steps" / "log").first(len(log))
+    assert kept.state_size == 3
+    assert kept.cost.sum() == (np.bincount(log.episode, log.cost) > LIMIT).sum()
+    assert fitted.policy.episode_limit == LIMIT
+    assert [path.name for path in (out / "steps").glob("bmdp-*")] == []
 
 
 def test_a_log_without_steps_is_refused(log):

@@ -206,7 +206,7 @@ def measure_dials(evaluations: Sequence[Evaluation], frontier: Frontier) -> Dial
 
 
 def _counted(one: Evaluation) -> tuple[float | None, ...]:
-    """How rewards and costs are counted."""
+    """Discounts and limit by which rewards and costs are counted."""
     return one.gamma, one.cost_gamma, one.episode_limit
 
 

@@ -85,7 +85,7 @@ class Returns(NamedTuple):
 
 
 class Counting(NamedTuple):
-    """How budgets count costs, if not by the discount of the environment."""
+    """Costs as budgets count them, if not by the discount of the environment."""
 
     cost_gamma: float | None = None  # discount of costs
     episode_limit: float | None = None  # on single episodes: then a cost is a share of these
@@ -266,11 +266,10 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
-        for end in Interval._fields:
-            if not np.size(getattr(self, f"dial_cost_{end}")):
-                object.__setattr__(
-                    self, f"dial_cost_{end}", getattr(self, f"discounted_cost_{end}")
-                )
+        if self.cost_gamma is None and self.episode_limit is None:
+            for end in Interval._fields:
+                own = getattr(self, f"discounted_cost_{end}")
+                object.__setattr__(self, f"dial_cost_{end}", own)
         simultaneous_confidence(self.confidence, 1)
         n_budgets = np.shape(self.budgets)[:1]
         for one in fields(self):

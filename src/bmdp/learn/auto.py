@@ -442,7 +442,7 @@ def _fit_source(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgr
 
 
 def _budgets_are(terms: Terms) -> str:
-    """What budgets are, where they are not discounted as rewards are."""
+    """Quantity that budgets are about, where it is not discounted as rewards are."""
     if terms.episode_limit is not None:
         return f" A budget is the chance that an episode costs more than {terms.episode_limit:g}."
     if terms.cost_gamma is None:
@@ -485,6 +485,7 @@ def _in_chunks(
         paths = [Path(path) for path in log]
         if limit is None:
             return store_log(paths, place, asked.columns, **how, on_rows=on_rows)[1]
+        place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="bmdp-", dir=place.parent) as temporary:
             raw = Path(temporary) / LOG  # chunks of whole episodes
             found, encoder = store_log(paths, raw, asked.columns, **how, on_rows=on_rows)[:2]

@@ -364,7 +364,7 @@ def portfolio_of(dial: PriceDial, batch: TransitionBatch) -> Portfolio:
 
 
 class PricedTerms(NamedTuple):
-    """How prices are learned: by their growth, or from rewards as they count at the start."""
+    """Terms of learning prices: their growth, or rewards as they count at the start."""
 
     config: Any
     batch: TransitionBatch

@@ -306,7 +306,7 @@ class Certificate:
 
     @property
     def promise(self) -> str:
-        """What is promised at every budget, in words."""
+        """The promise at every budget, in words."""
         first = f"at every budget from {self.smallest_budget:.4g} on, "
         if self.episode_limit is not None:
             limit = f"{self.episode_limit:g}"
