@@ -18,6 +18,7 @@ import bmdp
 from bmdp.cli.options import (
     AsJson,
     Budgets,
+    CostGamma,
     EnvName,
     EnvSettings,
     Seed,
@@ -33,7 +34,9 @@ from bmdp.data.encoder import without_encoder
 from bmdp.errors import ConfigError, StoreError
 from bmdp.evaluation import calibrate as certify
 from bmdp.policies import load_policy
+from bmdp.policies.limited import without_limit
 from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate
+from bmdp.report.opened import cost_gamma_of
 from bmdp.storage import POLICY, SPEC
 
 ABOUT = ("env", "gamma", "confidence", "seed", "cost_range", "binary_costs", "smallest_budget")
@@ -81,6 +84,7 @@ def calibrate(  # noqa: PLR0913
         float | None,
         typer.Option(help="With --data: discount of rewards and costs; that of the run."),
     ] = None,
+    cost_gamma: CostGamma = None,
     worst_cost: Annotated[
         float | None,
         typer.Option(
@@ -108,7 +112,7 @@ def calibrate(  # noqa: PLR0913
         of_env = {"--env": env, "--set": setting, "--cost-range": cost_range, "--budgets": budgets}
         _require_none(of_env, "--data plays nothing")
         _require_room(out, force)
-        told = _Logged(runs, data, columns, gamma, worst_cost, confidence, seed)
+        told = _Logged(runs, data, columns, gamma, cost_gamma, worst_cost, confidence, seed)
         _by_log(told, out, force, as_json)
         return
     of_log = {"--columns": columns, "--gamma": gamma, "--worst-cost": worst_cost}
@@ -123,8 +127,11 @@ def calibrate(  # noqa: PLR0913
         raise ConfigError(
             f"{runs[0]} and {other} are of different environments, or settings: give --env ENV."
         )
+    known = {cost_gamma_of(run, one) for run, (one, _) in zip(runs, opened, strict=True)}
+    if cost_gamma is None and len(known) > 1:
+        raise ConfigError("the runs discount costs differently: give --cost-gamma G.")
     with Progress("calibrating", unit="episodes") as progress:
-        policy = certify(
+        found = certify(
             [policy for policy, _ in opened],
             spec,
             confidence=confidence,
@@ -134,8 +141,10 @@ def calibrate(  # noqa: PLR0913
             workers=workers,
             cost_range=ends,
             progress=progress.update,
+            cost_gamma=known.pop() if cost_gamma is None else cost_gamma,
         )
-    policy.save(out, overwrite=force)
+    found.save(out, overwrite=force)
+    policy: CalibratedPolicy = without_limit(found)
     rows = _rows(policy, runs)
     if as_json:
         about = {name: getattr(policy.certificate, name) for name in ABOUT}
@@ -163,6 +172,7 @@ class _Logged:
     files: Sequence[Path]
     columns: str | None
     gamma: float | None
+    cost_gamma: float | None
     worst_cost: float | None
     confidence: float
     seed: int
@@ -192,6 +202,7 @@ class _Logged:
             policy,
             log.batch,
             gamma=gamma,
+            cost_gamma=asked.get("cost_gamma") if self.cost_gamma is None else self.cost_gamma,
             confidence=self.confidence,
             worst_cost=self.worst_cost,
             seed=self.seed,
@@ -204,7 +215,7 @@ def _by_log(told: _Logged, out: Path, force: bool, as_json: bool) -> None:
     with Progress("certifying", unit="evaluations") as progress:
         found = told.certified(progress.update)
     found.save(out, overwrite=force)
-    policy: CalibratedPolicy = without_encoder(found)
+    policy: CalibratedPolicy = without_limit(without_encoder(found))
     promise = policy.certificate
     assert isinstance(promise, LogCertificate)
     names = {

@@ -12,6 +12,7 @@ from bmdp.arrays import FloatArray
 from bmdp.cli.options import (
     AsJson,
     Budgets,
+    CostGamma,
     EnvName,
     EnvSettings,
     RunPath,
@@ -28,7 +29,7 @@ from bmdp.errors import ConfigError
 from bmdp.evaluation import Evaluation, measure_dial
 from bmdp.evaluation import evaluate as play_episodes
 from bmdp.policies import BudgetedPolicy
-from bmdp.report.opened import prediction_of
+from bmdp.report.opened import cost_gamma_of, prediction_of
 from bmdp.storage import SPEC
 
 SCORES = ("score", "overshoot", "dial_error")
@@ -45,12 +46,14 @@ def evaluate(  # noqa: PLR0913
     device: Annotated[
         str, typer.Option(help="cpu, cuda or auto; of a learned policy; a GPU takes one worker.")
     ] = "cpu",
+    cost_gamma: CostGamma = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Play a policy at several budgets: what was asked, what was paid, and what was earned."""
     asked = parse_budgets(budgets or (), option="--budgets")
     policy, spec = open_run(run, env, setting or ())
+    cost_gamma = cost_gamma_of(run, policy) if cost_gamma is None else cost_gamma
     policy = _on_device(policy, device, workers)
     with Progress("evaluating", unit="episodes") as progress:
         found = play_episodes(
@@ -61,9 +64,12 @@ def evaluate(  # noqa: PLR0913
             seed=seed,
             workers=workers,
             progress=progress.update,
+            cost_gamma=cost_gamma,
         )
-    with Progress("finding the optimum"):
-        true, source = known_frontier(spec)
+    true, source = None, "no optimum is known for budgets that count costs in this way"
+    if found.episode_limit is None and found.cost_gamma in (None, found.gamma):
+        with Progress("finding the optimum"):
+            true, source = known_frontier(spec)
     columns, measures = _columns(run, found), dict[str, float]()
     if true is not None:
         report = measure_dial(found, true.frontier)
@@ -75,11 +81,17 @@ def evaluate(  # noqa: PLR0913
             for i in range(len(found.budgets))
         ]
         about = {"env": found.env, "gamma": found.gamma, "episodes": found.n_episodes}
+        about |= {"cost_gamma": found.cost_gamma, "episode_limit": found.episode_limit}
         about |= {"seed": found.seed, "confidence": found.confidence, "optimum": source}
         print_json({**about, "rows": rows, **measures})
         return
     _print_tables(columns, found.confidence)
-    typer.echo(f"{found.n_episodes:,} episodes a budget in {found.env}, gamma {found.gamma:g}")
+    told_gamma = f"gamma {found.gamma:g}"
+    if found.cost_gamma is not None:
+        told_gamma += f", cost gamma {found.cost_gamma:g}"
+    typer.echo(f"{found.n_episodes:,} episodes a budget in {found.env}, {told_gamma}")
+    if found.episode_limit is not None:
+        typer.echo(f"over limit: share of episodes that cost more than {found.episode_limit:g}")
     if measures:
         told = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in measures.items())
         typer.echo(", ".join(told))
@@ -100,13 +112,15 @@ def _on_device(policy: BudgetedPolicy, device: str, workers: int) -> BudgetedPol
 
 
 def _columns(run: Path, found: Evaluation) -> dict[str, FloatArray]:
-    """Discounted costs and rewards of each budget, `[B]` each, and what the run predicted."""
+    """Costs as budgets count them, and rewards, `[B]` each, and what the run predicted."""
     from bmdp.learn.runs import RunFolder
 
     columns = {"budget": found.budgets}
-    for name in ("cost", "reward"):
+    for name, kind in (("cost", "dial_cost"), ("reward", "discounted_reward")):
         for end, suffix in (("mean", ""), ("low", "_low"), ("high", "_high")):
-            columns[name + suffix] = getattr(found, f"discounted_{name}_{end}")
+            columns[name + suffix] = getattr(found, f"{kind}_{end}")
+    if found.episode_limit is not None:
+        columns["episode_cost"] = found.cost_mean
     columns["infeasible_share"] = found.infeasible_share
     said = prediction_of(RunFolder(run)) if (run / SPEC).exists() else None
     if said is not None:
@@ -123,7 +137,11 @@ def _print_tables(columns: dict[str, FloatArray], confidence: float) -> None:
     ends = zip(told("cost_low"), told("cost_high"), strict=True)
     interval = {f"{confidence:.0%} interval": [f"{low} to {high}" for low, high in ends]}
     scores = {name.replace("_", " "): told(name) for name in SCORES if name in columns}
-    print_columns({"asked": asked, "cost": cost, **interval, "reward": reward, **scores})
+    costs = {"cost": cost}
+    if "episode_cost" in columns:
+        costs = {"over limit": cost}
+        interval |= {"mean cost": told("episode_cost")}
+    print_columns({"asked": asked, **costs, **interval, "reward": reward, **scores})
     if "predicted_cost" in columns:  # by itself, so that it fits in a narrow terminal
         predicted = {"predicted cost": told("predicted_cost"), "cost": cost}
         predicted |= {"predicted reward": told("predicted_reward", ".4g"), "reward": reward}

@@ -114,6 +114,18 @@ def fit(  # noqa: PLR0913
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount of rewards and costs.")] = None,
+    cost_gamma: Annotated[
+        float | None,
+        typer.Option(
+            metavar="G", help="Discount of costs, if another: 1 limits the sum of an episode."
+        ),
+    ] = None,
+    episode_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COST", help="Budgets are chances that an episode costs more than this."
+        ),
+    ] = None,
     budget_range: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Budgets that the policy will take.")
     ] = None,
@@ -140,6 +152,7 @@ def fit(  # noqa: PLR0913
     begin = time.monotonic()
     numbers = {"episodes": episodes, "minutes": minutes, "gamma": gamma, "seed": seed}
     numbers |= {"support": support, "sample": sample}
+    numbers |= {"cost_gamma": cost_gamma, "episode_limit": episode_limit}
     of_log = {"columns": columns, "missing": missing, "unseen": unseen}
     texts = {"preset": preset, "set": setting, "budget_range": budget_range, **of_log}
     given = {name for name, value in numbers.items() if value is not None}
@@ -159,7 +172,7 @@ def fit(  # noqa: PLR0913
     files = [*data, *map(Path, names or ())] if data else []
     how = {"seed": seed or 0, "device": device or "auto", "command": ctx.obj}
     if given & EXPERT:
-        settings = [*_shortcuts(gamma, budget_range), *(setting or ())]
+        settings = [*_shortcuts(gamma, cost_gamma, budget_range), *(setting or ())]
         if data:
             spec = _log_spec(preset, gamma, settings)
         else:
@@ -172,6 +185,7 @@ def fit(  # noqa: PLR0913
             how["columns"] = Columns.from_text(columns)
         how |= {"gamma": gamma, "minutes": minutes, "episodes": episodes, "workers": workers}
         how |= {"support": support, "sample": sample, "engine": engine}
+        how |= {"cost_gamma": cost_gamma, "episode_limit": episode_limit}
         if budget_range is not None:
             how["budget_range"] = parse_range(budget_range, "--budget-range")
         _fit(files or (names or [""])[0], out, force, how)
@@ -191,9 +205,11 @@ def _check_usage(given: set[str], names: Sequence[str], is_log: bool) -> None:
         raise typer.BadParameter("--missing and --unseen are for a fit without --preset and --set.")
     if is_log and not given & {"gamma", "preset"}:
         raise typer.BadParameter("--data needs --gamma: a log does not say how it is discounted.")
-    for name in ("minutes", "sample", "support"):
+    for name in ("minutes", "sample", "support", "episode_limit"):
         if name in given and given & EXPERT:
-            raise typer.BadParameter(f"--{name} is for a fit without --preset and --set.")
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} is for a fit without --preset and --set."
+            )
 
 
 def _fit(source: str | list[Path], out: Path, force: bool, how: dict[str, Any]) -> None:
@@ -331,9 +347,12 @@ def _log_spec(
     return reduce(with_setting, settings, TrainingSpec(None, learner, None))
 
 
-def _shortcuts(gamma: float | None, budget_range: str | None) -> Iterator[str]:
-    if gamma is not None:
-        yield f"learner.gamma={gamma!r}"
+def _shortcuts(
+    gamma: float | None, cost_gamma: float | None, budget_range: str | None
+) -> Iterator[str]:
+    for name, value in (("gamma", gamma), ("cost_gamma", cost_gamma)):
+        if value is not None:
+            yield f"learner.{name}={value!r}"
     if budget_range is not None:
         yield f"learner.budget_range={list(parse_range(budget_range, '--budget-range'))}"
 

@@ -47,6 +47,12 @@ Budgets = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of all that is random.")]
+CostGamma = Annotated[
+    float | None,
+    typer.Option(
+        metavar="G", help="Discount of the costs that budgets are about; that of the run."
+    ),
+]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that play episodes.")]
 
 

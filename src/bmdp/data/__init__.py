@@ -4,6 +4,7 @@ from bmdp.data.batch import TransitionBatch, load_batch, load_batches
 from bmdp.data.bins import ActionBins
 from bmdp.data.columns import Columns
 from bmdp.data.encoder import EncodedPolicy, Encoder, StateColumn
+from bmdp.data.limits import cost_so_far, weighed
 from bmdp.data.logs import EncodedLog, load_log
 from bmdp.data.store import StoredLog, log_size, store_log
 from bmdp.data.summary import BatchSummary
@@ -18,9 +19,11 @@ __all__ = [
     "StateColumn",
     "StoredLog",
     "TransitionBatch",
+    "cost_so_far",
     "load_batch",
     "load_batches",
     "load_log",
     "log_size",
     "store_log",
+    "weighed",
 ]

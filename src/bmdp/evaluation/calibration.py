@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
@@ -27,13 +27,14 @@ from bmdp.cluster import Engine, engaged, require_engine
 from bmdp.envs.episodes import OnPlayed
 from bmdp.envs.slots import find_spec, open_slots
 from bmdp.errors import ConfigError, DataError
-from bmdp.evaluation.rollouts import Plan, checked_budgets, play_plans
+from bmdp.evaluation.rollouts import Counting, Plan, checked_budgets, play_plans
 from bmdp.evaluation.statistics import (
     bernstein_interval,
     bounded_interval,
     share_interval,
     simultaneous_confidence,
 )
+from bmdp.policies.limited import EpisodeLimitPolicy, episode_limit_of
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
 from bmdp.randomness import stream_key
@@ -46,7 +47,7 @@ _ROUNDING = 1e-9  # of a sum of discounted costs, relative to their range
 
 
 class MemberReturns(NamedTuple):
-    """Discounted returns of each of `K` members in `n` episodes."""
+    """Discounted returns of each of `K` members in `n` episodes, costs as budgets count them."""
 
     rewards: FloatArray  # [K, n]
     costs: FloatArray  # [K, n]
@@ -64,6 +65,7 @@ def play_members(  # noqa: PLR0913
     engine: Engine = "local",
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
+    cost_gamma: float | None = None,
 ) -> MemberReturns:
     """Returns what each member of a portfolio earns and pays when it is played by itself.
 
@@ -77,6 +79,7 @@ def play_members(  # noqa: PLR0913
         engine: "ray" to play on a Ray cluster, as in `evaluate`.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
+        cost_gamma: discount of costs, as in `evaluate`.
 
     Raises:
         ConfigError: if a setting is out of range.
@@ -105,9 +108,11 @@ def play_members(  # noqa: PLR0913
                 Plan(0, n_episodes, budget, f"{stream}/{k}")
                 for k, budget in zip(members, budgets, strict=True)
             ]
-            played, facts = play_plans(policy, env, plans, seed=seed, progress=report, **how)
+            counting = Counting.of(policy, cost_gamma)
+            own = how | {"counting": counting, "progress": report}
+            played, facts = play_plans(policy, env, plans, seed=seed, **own)
             rewards[members] = [returns.discounted_reward for returns in played]
-            costs[members] = [returns.discounted_cost for returns in played]
+            costs[members] = [returns.dial_cost for returns in played]
             n_before += n_episodes * len(members)
     return MemberReturns(rewards, costs, facts.gamma)
 
@@ -186,7 +191,8 @@ def calibrate(  # noqa: PLR0913
     reward_range: tuple[float, float] | None = None,
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
-) -> CalibratedPolicy:
+    cost_gamma: float | None = None,
+) -> Any:
     """Returns a policy that keeps its budget in expectation, with a given confidence.
 
     What is promised: with probability `confidence` over the episodes played here, at *every* budget
@@ -194,6 +200,9 @@ def calibrate(  # noqa: PLR0913
     most the budget in expectation (discounted, with the settings given). Below that budget the
     status is INFEASIBLE. A budget that is moved in the middle of an episode is not covered. Neither
     are policies that were chosen by what the same seed showed here: take a new one for new ones.
+
+    Of policies with an episode limit it promises that the chance to exceed it is at most the
+    budget.
 
     Every inner budget of every policy is a member, played for `n_episodes`. Bounds on costs are
     those of Clopper and Pearson for binary costs, and otherwise the better of Hoeffding's and of
@@ -219,6 +228,11 @@ def calibrate(  # noqa: PLR0913
             mean rewards, of which nothing is promised.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
+        cost_gamma: discount of the costs that are promised, as in `evaluate`. The costs of the
+            environment's metadata are those of its own discount: with another, give `cost_range`.
+
+    Returns:
+        A `CalibratedPolicy`; within an `EpisodeLimitPolicy`, if that is what was given.
 
     Raises:
         BudgetError: if a budget is not a finite number.
@@ -241,8 +255,9 @@ def calibrate(  # noqa: PLR0913
     require_count("workers", workers, 1)
     require_engine(engine)
     members = _members(policies, budgets)
-    spec = find_spec(env)
-    costs_of, rewards_of = _cost_bounds(spec, cost_range, binary_costs), None
+    spec, limit = find_spec(env), _common_limit(members)
+    counting, rewards_of = Counting.of(members.policies[0], cost_gamma), None
+    costs_of = _cost_bounds(spec, cost_range, binary_costs, counting)
     if reward_range is not None:
         rewards_of = Bounds(*_checked_range("reward_range", reward_range))
     rewards, costs, gamma = play_members(
@@ -256,6 +271,7 @@ def calibrate(  # noqa: PLR0913
         engine=engine,
         max_steps=max_steps,
         progress=progress,
+        cost_gamma=cost_gamma,
     )
     each = (1 - confidence) / len(members.which) / (1 if rewards_of is None else 2)
     cost_high = upper_means(within("cost", costs, costs_of), costs_of, chance=each)
@@ -276,9 +292,36 @@ def calibrate(  # noqa: PLR0913
         cost_high=cost_high,
         reward_mean=rewards.mean(axis=1),
         reward_low=reward_low,
+        **counting._asdict(),
     )
     worth = rewards.mean(axis=1) if rewards_of is None else reward_low
-    return CalibratedPolicy(replace(members, costs=cost_high, rewards=worth), certificate)
+    known: dict[str, Any] = {"costs": cost_high, "rewards": worth}
+    if limit is None:
+        return CalibratedPolicy(replace(members, **known), certificate)
+    # The limit goes around the portfolio, so that a dial that is moved forgets no cost.
+    inside = tuple(policy.policy for policy in members.policies if _is_limited(policy))
+    found = CalibratedPolicy(replace(members, policies=inside, **known), certificate)
+    return EpisodeLimitPolicy(found, limit)
+
+
+def _is_limited(policy: BudgetedPolicy) -> TypeGuard[EpisodeLimitPolicy]:
+    return isinstance(policy, EpisodeLimitPolicy)
+
+
+def _common_limit(members: Portfolio) -> float | None:
+    """The limit on an episode that budgets of all members are about, if any.
+
+    Raises:
+        ConfigError: if they are not about the same.
+    """
+    limits = {episode_limit_of(policy) for policy in members.policies}
+    is_limited = [_is_limited(policy) for policy in members.policies]
+    if len(limits) > 1 or (limits != {None} and not all(is_limited)):
+        told = ", ".join("none" if limit is None else f"{limit:g}" for limit in limits)
+        raise ConfigError(
+            f"policies must have the same episode limit, each around a policy; got limits {told}."
+        )
+    return limits.pop()
 
 
 def upper_means(samples: FloatArray, bounds: Bounds, *, chance: float) -> FloatArray:
@@ -359,15 +402,30 @@ def _inner_budgets(policy: BudgetedPolicy, budgets: ArrayLike | None) -> list[fl
 
 
 def _cost_bounds(
-    spec: EnvSpec, cost_range: tuple[float, float] | None, binary_costs: bool | None
+    spec: EnvSpec,
+    cost_range: tuple[float, float] | None,
+    binary_costs: bool | None,
+    counting: Counting,
 ) -> Bounds:
     """Bounds of an episode's cost, as the caller or else the environment says."""
+    if counting.episode_limit is not None:
+        if cost_range is not None or binary_costs is not None:
+            raise ConfigError(
+                "cost_range and binary_costs are not for an episode limit: an episode exceeds it, "
+                "or does not."
+            )
+        return Bounds(0.0, 1.0, binary=True)
     binary = bool(binary_costs)
     if cost_range is not None:
         return Bounds(*_checked_range("cost_range", cost_range), binary)
     slots = open_slots(spec)
     slots.close()
     said = slots.metadata.get("cost_range")
+    if said is not None and counting.cost_gamma not in (None, slots.facts.gamma):
+        raise ConfigError(
+            f"cost_range must be given: the metadata of {spec.id} say it for costs discounted by "
+            f"{slots.facts.gamma:g}, not by {counting.cost_gamma:g}."
+        )
     if said is None:
         raise ConfigError(
             f"cost_range must be given: the metadata of {spec.id} do not say how little and how "

@@ -52,7 +52,7 @@ from scipy.special import stdtrit
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.checks import require_from_0, require_share
-from bmdp.data import TransitionBatch
+from bmdp.data import TransitionBatch, cost_so_far
 from bmdp.data.encoder import EncodedPolicy
 from bmdp.data.episodes import in_order
 from bmdp.envs.episodes import OnPlayed, counter
@@ -68,6 +68,7 @@ from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import LearnedQ, MeanQ, with_clock
 from bmdp.models.support import Support
 from bmdp.models.table import TableModel
+from bmdp.policies.limited import EpisodeLimitPolicy
 from bmdp.policies.policy import Options
 from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate, Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
@@ -95,6 +96,7 @@ def certify(  # noqa: PLR0913
     batch: TransitionBatch,
     *,
     gamma: float,
+    cost_gamma: float | None = None,
     confidence: float = 0.95,
     worst_cost: float | None = None,
     seed: int = 0,
@@ -112,6 +114,7 @@ def certify(  # noqa: PLR0913
         policy: of `bmdp.fit`, or of a learner.
         batch: whole episodes, with steps, that had no part in learning or choosing the policy.
         gamma: discount of costs and rewards.
+        cost_gamma: discount of costs, if it is another one, as for `bmdp.fit`.
         confidence: probability that the promise holds, above 0 and below 1.
         worst_cost: the most that the rest of an episode can cost, discounted; the most that was
             seen, if not given.
@@ -120,8 +123,8 @@ def certify(  # noqa: PLR0913
         progress: called with the number of evaluations made so far, and of all.
 
     Returns:
-        A `CalibratedPolicy` whose certificate is a `LogCertificate`; within an `EncodedPolicy`, if
-        that is what was given.
+        A `CalibratedPolicy` whose certificate is a `LogCertificate`; within an `EncodedPolicy`, or
+        an `EpisodeLimitPolicy`, if that is what was given.
 
     Raises:
         DataError: if episodes or steps are not known, there are fewer than 100 episodes, or they
@@ -140,15 +143,21 @@ def certify(  # noqa: PLR0913
     ([0.0, 0.5], True)
     """
     require_share("gamma", gamma)
+    if cost_gamma is not None:
+        require_share("cost_gamma", cost_gamma)
     simultaneous_confidence(confidence, 1)
     if worst_cost is not None:
         require_from_0("worst_cost", worst_cost)
     if isinstance(policy, EncodedPolicy):
         how: dict[str, Any] = {"gamma": gamma, "confidence": confidence, "worst_cost": worst_cost}
-        how |= {"seed": seed, "device": device, "progress": progress}
+        how |= {"seed": seed, "device": device, "progress": progress, "cost_gamma": cost_gamma}
         return EncodedPolicy(certify(policy.policy, batch, **how), policy.encoder)
+    limit, cost_gamma = None, gamma if cost_gamma is None else cost_gamma
+    if isinstance(policy, EpisodeLimitPolicy):
+        limit, cost_gamma, worst_cost = policy.episode_limit, 1.0, 1.0
+        policy, batch = policy.policy, cost_so_far(completed(_checked(batch)), limit)
     members = members_of(policy)
-    log = _Log.of(batch, gamma, worst_cost, seed)
+    log = _Log.of(batch, (gamma, cost_gamma), worst_cost, seed)
     n_fits = (2 + _PARTS) * len(members.policies)
     report = counter(progress, n_fits)
     report(0)
@@ -183,10 +192,19 @@ def certify(  # noqa: PLR0913
         outside_share=outside[kept],
         needed_episodes=needed[kept],
         n_refused=len(needed) - len(kept),
+        cost_gamma=None if cost_gamma == gamma else float(cost_gamma),
+        episode_limit=limit,
     )
     certified = members_taken(members, kept)
     found_costs, worth = certificate.cost_high, certificate.reward_mean
-    return CalibratedPolicy(replace(certified, costs=found_costs, rewards=worth), certificate)
+    made = CalibratedPolicy(replace(certified, costs=found_costs, rewards=worth), certificate)
+    return made if limit is None else EpisodeLimitPolicy(made, limit)
+
+
+def _checked(batch: Any) -> TransitionBatch:
+    if not isinstance(batch, TransitionBatch):
+        raise ConfigError(f"batch must be a TransitionBatch; got {type(batch).__name__}.")
+    return batch
 
 
 def members_taken(portfolio: Portfolio, numbers: IntArray) -> Portfolio:
@@ -241,7 +259,7 @@ class _Log:
 
     batch: TransitionBatch  # rows of an episode follow each other
     nature: Nature
-    gamma: float
+    discounts: tuple[float, float]  # of rewards and costs
     worst: tuple[float, float]  # reward and cost of what is not known
     episode: IntArray  # [N], from 0 on
     first: IntArray  # [n], row of each episode
@@ -249,13 +267,18 @@ class _Log:
     seed: int
 
     @classmethod
-    def of(cls, batch: TransitionBatch, gamma: float, worst_cost: float | None, seed: int) -> _Log:
-        if not isinstance(batch, TransitionBatch):
-            raise ConfigError(f"batch must be a TransitionBatch; got {type(batch).__name__}.")
-        whole = completed(batch)
+    def of(
+        cls,
+        batch: TransitionBatch,
+        discounts: tuple[float, float],
+        worst_cost: float | None,
+        seed: int,
+    ) -> _Log:
+        whole = completed(_checked(batch))
         if whole.episode is None or whole.step is None:
             raise DataError("a certificate needs a log whose episodes and steps are known.")
-        nature = nature_of(whole, gamma)
+        gamma, cost_gamma = discounts
+        nature = nature_of(whole, gamma, cost_gamma=cost_gamma)
         whole = nature.ended(whole)
         assert whole.episode is not None
         whole = whole.take(in_order(whole.episode, whole.step))
@@ -270,7 +293,7 @@ class _Log:
         is_inside = np.append(~begins[1:], False)
         if (whole.step[first] != 0).any() or (np.diff(whole.step)[is_inside[:-1]] != 1).any():
             raise DataError("a certificate needs whole episodes: steps 0, 1, 2 and so on.")
-        worst, _ = extremes_to_go(whole, gamma)
+        worst, _ = extremes_to_go(whole, gamma, cost_gamma)
         if worst_cost is not None:
             worst = worst[0], float(worst_cost)
         if worst[1] <= 0:
@@ -279,7 +302,12 @@ class _Log:
                 "worst_cost, the most that the rest of an episode can cost."
             )
         is_cut = ~is_inside & ~whole.terminal
-        return cls(whole, nature, gamma, worst, np.cumsum(begins) - 1, first, is_cut, seed)
+        return cls(whole, nature, discounts, worst, np.cumsum(begins) - 1, first, is_cut, seed)
+
+    @property
+    def gamma(self) -> float:
+        """Discount of costs, which bounds are about."""
+        return self.discounts[1]
 
     @property
     def dearest(self) -> float:
@@ -452,8 +480,11 @@ def _judged(
         ends, is_cut = log.batch.terminal[rows], log.is_cut[rows]
         later = np.append(values.own[1:], values.own[:1], axis=0)
         later[ends], later[is_cut] = 0.0, log.worst
-        surprise = paid[:, None] + log.gamma * later - values.taken
-        score = rho[..., None] * surprise + np.where(is_first[:, None, None], values.own, 0.0)
+        surprise = paid[:, None] + np.array(log.discounts) * later - values.taken
+        # Weights are discounted as costs are; those of rewards follow by the step.
+        ratio_r = (log.discounts[0] / log.gamma if log.gamma else 1.0) ** log.steps[rows]
+        weights = np.stack((rho * ratio_r[:, None], rho), axis=2)
+        score = weights * surprise + np.where(is_first[:, None, None], values.own, 0.0)
         lost = more * values.unknown + log.gamma * rho * is_cut[:, None]
         mine = np.isin(rows, judging)
         np.add.at(told, which[mine], score[mine])
@@ -479,7 +510,7 @@ class _Values(NamedTuple):
         cls, asked: _Asked, log: _Log, learned: IntArray, rows: IntArray, device: str
     ) -> _Values:
         batch, n_members = asked.batch, asked.chance.shape[1]
-        discounts = log.gamma, log.gamma
+        discounts = log.discounts
         model = TableModel() if _is_filled(log, len(learned), 1) else ForestModel(_TREES)
         how = (discounts, log.seed, device, asked.schedule, np.inf, _SEEN, log.worst)
         learned_from = batch.take(learned)

@@ -12,8 +12,9 @@ that is more. A policy that ignores the dial does badly on at least one of them:
 safe has low scores and dial errors at high budgets, one that is always risky overshoots at low
 ones.
 
-Budgets are about discounted costs, so C and R are discounted means. Where R* is not above 0 there
-is nothing to be a share of, and the score is NaN.
+Budgets are about discounted costs, so C and R are discounted means. With a discount of costs, or a
+limit on episodes, C is what budgets are about then (`Evaluation.dial_cost_mean`). Where R* is not
+above 0 there is nothing to be a share of, and the score is NaN.
 
 Noise makes dial errors larger on average: at the optimum, |C - beta| is about 0.8 standard
 errors. Its interval then reaches down to 0.
@@ -186,14 +187,14 @@ def measure_dials(evaluations: Sequence[Evaluation], frontier: Frontier) -> Dial
         raise DataError("evaluations must hold at least one; got none.")
     first = evaluations[0]
     for i, other in enumerate(evaluations):
-        same = np.array_equal(first.budgets, other.budgets) and first.gamma == other.gamma
+        same = np.array_equal(first.budgets, other.budgets) and _counted(first) == _counted(other)
         if not same or first.confidence != other.confidence:
             raise DataError(
                 "evaluations must have the same budgets, gamma and confidence; "
                 f"those of [{i}] are not those of [0]."
             )
     each = [
-        dial_measures(e.budgets, e.discounted_cost_mean, e.discounted_reward_mean, frontier)
+        dial_measures(e.budgets, e.dial_cost_mean, e.discounted_reward_mean, frontier)
         for e in evaluations
     ]
     intervals = {
@@ -202,6 +203,11 @@ def measure_dials(evaluations: Sequence[Evaluation], frontier: Frontier) -> Dial
     }
     worst = max(float(one.overshoot.max()) for one in each)
     return _report(intervals, first, worst_overshoot=worst, n_seeds=len(each))
+
+
+def _counted(one: Evaluation) -> tuple[float | None, ...]:
+    """Discounts and limit by which rewards and costs are counted."""
+    return one.gamma, one.cost_gamma, one.episode_limit
 
 
 def _returns(evaluation: Evaluation, *, n_together: int) -> tuple[Interval, Interval]:
@@ -213,7 +219,7 @@ def _returns(evaluation: Evaluation, *, n_together: int) -> tuple[Interval, Inte
             confidence=evaluation.confidence,
             n_together=n_together,
         )
-        for name in ("discounted_reward", "discounted_cost")
+        for name in ("discounted_reward", "dial_cost")
     )
     return rewards, costs
 

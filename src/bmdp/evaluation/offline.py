@@ -63,7 +63,7 @@ from scipy.special import stdtrit
 
 from bmdp.arrays import FloatArray, IntArray, freeze_columns, rows_at
 from bmdp.checks import require_choice, require_count, require_share
-from bmdp.data import TransitionBatch
+from bmdp.data import TransitionBatch, cost_so_far
 from bmdp.data.encoder import without_encoder
 from bmdp.data.episodes import in_order
 from bmdp.envs.episodes import OnPlayed, counter
@@ -71,6 +71,7 @@ from bmdp.errors import ConfigError, DataError, PolicyError
 from bmdp.evaluation.rollouts import checked_budgets
 from bmdp.evaluation.statistics import simultaneous_confidence
 from bmdp.frontier import Mixtures, best_mixtures
+from bmdp.policies.limited import EpisodeLimitPolicy
 from bmdp.policies.policy import BudgetedPolicy, Options, SteppedPolicy, run_with_policy
 from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
 from bmdp.policies.prices import MultiplierPolicy
@@ -204,12 +205,16 @@ def evaluate_offline(  # noqa: PLR0913
     ([2.5], [0.25], True)
     """
     require_choice("method", method, METHODS)
+    policy = without_encoder(policy)
+    if isinstance(policy, EpisodeLimitPolicy):  # costs are chances, in states that show costs
+        batch, cost_gamma = cost_so_far(batch, policy.episode_limit), 1.0
+        inside: Any = policy.policy
+        policy = inside
     n_repeats = _REPEATS[method] if n_bootstrap is None else n_bootstrap
     discounts = gamma, gamma if cost_gamma is None else cost_gamma
     _check_settings(discounts, confidence, n_repeats)
     require_count("n_paths", n_paths, 1)
     require_count("workers", workers, 1)
-    policy = without_encoder(policy)
     played = _played(policy, budgets)
     _check_states(played, batch)
     off = np.nan

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,11 +31,11 @@ from bmdp.arrays import (
     require_finite,
     require_shape,
 )
-from bmdp.checks import require_count
+from bmdp.checks import require_count, require_share
 from bmdp.cluster import Engine, require_engine
 from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import Facts, Slots, find_spec, open_slots
-from bmdp.errors import BudgetError, DataError
+from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.evaluation.statistics import (
     Interval,
     mean_interval,
@@ -45,6 +45,7 @@ from bmdp.evaluation.statistics import (
     worst_mean,
 )
 from bmdp.frontier import BudgetStatus
+from bmdp.policies.limited import Spent, episode_limit_of
 from bmdp.policies.policy import BudgetedPolicy, admitted_budgets
 from bmdp.randomness import EpisodeStreams, stream_key
 
@@ -77,9 +78,34 @@ class Returns(NamedTuple):
     cost: FloatArray  # [N]
     discounted_reward: FloatArray  # [N]
     discounted_cost: FloatArray  # [N]
+    dial_cost: FloatArray  # [N], as budgets count costs
     length: IntArray  # [N], steps
     infeasible: BoolArray  # [N], whether the first decision from that step on said so
     going: BoolArray  # [N], whether the episode had not ended before
+
+
+class Counting(NamedTuple):
+    """Costs as budgets count them, if not by the discount of the environment."""
+
+    cost_gamma: float | None = None  # discount of costs
+    episode_limit: float | None = None  # on single episodes: then a cost is a share of these
+
+    @classmethod
+    def of(cls, policy: BudgetedPolicy, cost_gamma: float | None) -> Counting:
+        """That of a policy.
+
+        Raises:
+            ConfigError: if there is a limit, and a discount.
+        """
+        if cost_gamma is not None:
+            require_share("cost_gamma", cost_gamma)
+        limit = episode_limit_of(policy)
+        if limit is not None and cost_gamma not in (None, 1):
+            raise ConfigError(
+                "cost_gamma must be 1, or not given, where budgets are chances that an episode "
+                f"costs more than {limit:g}; got {cost_gamma:g}."
+            )
+        return cls(cost_gamma, limit)
 
 
 def play_plans(  # noqa: PLR0913
@@ -92,6 +118,7 @@ def play_plans(  # noqa: PLR0913
     engine: Engine = "local",
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
+    counting: Counting | None = None,
 ) -> tuple[list[Returns], Facts]:
     """Returns what the episodes of each plan did, played in batches, and facts of the environment.
 
@@ -104,7 +131,7 @@ def play_plans(  # noqa: PLR0913
     with closing(open_slots(find_spec(env))) as slots:
         batches = [_batches(plan, min(slots.most, -(-len(plan) // workers))) for plan in plans]
         every = [batch for of_plan in batches for batch in of_plan]
-        play = partial(_returns, seed=seed, max_steps=max_steps)
+        play = partial(_returns, seed=seed, max_steps=max_steps, counting=counting or Counting())
         how: dict[str, Any] = {"workers": workers, "engine": engine, "progress": progress}
         found = play_parts(play, policy, slots, every, **how)
     rest = iter(found)
@@ -119,11 +146,18 @@ def _batches(plan: Plan, size: int) -> list[Plan]:
 
 
 def _returns(
-    policy: BudgetedPolicy, slots: Slots, plan: Plan, *, seed: int, max_steps: int
+    policy: BudgetedPolicy,
+    slots: Slots,
+    plan: Plan,
+    *,
+    seed: int,
+    max_steps: int,
+    counting: Counting,
 ) -> Returns:
     """Plays all episodes of a plan side by side."""
     numbers, n = range(plan.first, plan.last), len(plan)
-    reward, cost, discounted_reward, discounted_cost = np.zeros((4, n))
+    reward, cost, discounted_reward, discounted_cost, dial_cost = np.zeros((5, n))
+    spent, (cost_gamma, limit) = Spent.nothing(n), counting
     length, infeasible, going = np.zeros(n, np.int64), *np.zeros((2, n), np.bool_)
     for step in play_episodes(
         policy,
@@ -134,6 +168,8 @@ def _returns(
         max_steps=max_steps,
         moves=None if plan.new_budget is None else {plan.since: plan.new_budget},
     ):
+        before = spent
+        spent = spent if limit is None else spent.after(step.costs, limit)
         if step.index < plan.since:
             continue
         if step.index == plan.since:
@@ -144,8 +180,15 @@ def _returns(
         cost += step.costs
         discounted_reward += discount * step.rewards
         discounted_cost += discount * step.costs
+        if limit is not None:
+            dial_cost += spent.crossed(before)
+        elif cost_gamma is None:
+            dial_cost += discount * step.costs
+        else:
+            dial_cost += cost_gamma ** (step.index - plan.since) * step.costs
         length += step.going
-    return Returns(reward, cost, discounted_reward, discounted_cost, length, infeasible, going)
+    discounted = discounted_reward, discounted_cost, dial_cost
+    return Returns(reward, cost, *discounted, length, infeasible, going)
 
 
 def checked_budgets(name: str, budgets: ArrayLike, policy: BudgetedPolicy) -> FloatArray:
@@ -171,13 +214,18 @@ def columns(name: str, interval: Interval) -> dict[str, FloatArray]:
     return {f"{name}_{end}": values for end, values in interval._asdict().items()}
 
 
+def _none() -> FloatArray:
+    return np.empty(0)
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Reward and cost of a policy at each of `B` budgets: means over episodes, with intervals.
 
     Intervals are Student's, each with the given confidence by itself. `discounted_*` are returns
-    with the discount of the environment, which is what budgets are about; the others are plain sums
-    over an episode.
+    with the discount of the environment; the others are plain sums over an episode. Budgets are
+    about `dial_cost_*`: discounted costs, unless there is a `cost_gamma`, or an `episode_limit`:
+    then these are shares of episodes that cost more than the limit (Clopper and Pearson's).
 
     >>> from bmdp.envs import ScriptedPolicy
     >>> policy = ScriptedPolicy("slot-filling/key-pad")
@@ -208,20 +256,31 @@ class Evaluation:
     seed: int  # of everything
     env: str  # its id
     gamma: float  # discount of `discounted_*`
+    cost_gamma: float | None = None  # discount of `dial_cost_*`, if it is another one
+    episode_limit: float | None = None  # on an episode, if budgets are chances to exceed one
+    dial_cost_mean: FloatArray = field(
+        default_factory=_none
+    )  # [B], as budgets count costs; discounted, if not given
+    dial_cost_low: FloatArray = field(default_factory=_none)  # [B]
+    dial_cost_high: FloatArray = field(default_factory=_none)  # [B]
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
+        if self.cost_gamma is None and self.episode_limit is None:
+            for end in Interval._fields:
+                own = getattr(self, f"discounted_cost_{end}")
+                object.__setattr__(self, f"dial_cost_{end}", own)
         simultaneous_confidence(self.confidence, 1)
         n_budgets = np.shape(self.budgets)[:1]
-        for field in fields(self):
-            if field.type != "FloatArray":
+        for one in fields(self):
+            if one.type != "FloatArray":
                 continue
-            array: NDArray[Any] = np.asarray(getattr(self, field.name), np.float64)
-            is_table = field.name == "cost_quantiles"
+            array: NDArray[Any] = np.asarray(getattr(self, one.name), np.float64)
+            is_table = one.name == "cost_quantiles"
             shape = (*n_budgets, len(COST_LEVELS)) if is_table else n_budgets
             letters = f"[B, {len(COST_LEVELS)}]" if is_table else "[B]"
-            require_shape(f"Evaluation.{field.name}", array, shape, letters)
-            object.__setattr__(self, field.name, read_only(array))
+            require_shape(f"Evaluation.{one.name}", array, shape, letters)
+            object.__setattr__(self, one.name, read_only(array))
 
 
 def evaluate(  # noqa: PLR0913
@@ -236,6 +295,7 @@ def evaluate(  # noqa: PLR0913
     confidence: float = 0.95,
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
+    cost_gamma: float | None = None,
 ) -> Evaluation:
     """Returns what a policy earns and pays at each budget, by playing it.
 
@@ -248,7 +308,8 @@ def evaluate(  # noqa: PLR0913
         env: an id, a short name ("corridors"), or a Gymnasium specification with its settings.
             Returns are discounted by the `gamma` of its metadata, and not at all if these have
             none.
-        budgets: to ask for, `[B]`, in expected discounted cost.
+        budgets: to ask for, `[B]`, in expected discounted cost; chances, of a policy with an
+            episode limit.
         n_episodes: number of episodes at each budget.
         seed: of everything, from 0 on.
         workers: number of processes. With more than one, the policy must be one that can be saved,
@@ -259,6 +320,8 @@ def evaluate(  # noqa: PLR0913
         confidence: of each interval by itself.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
+        cost_gamma: discount of the costs that budgets are about; that of the environment, if not
+            given. 1 for the plain sum of an episode.
 
     Raises:
         BudgetError: if a budget is not a finite number, or the policy does not take it.
@@ -277,12 +340,18 @@ def evaluate(  # noqa: PLR0913
     require_count("n_episodes", n_episodes, 1)
     simultaneous_confidence(confidence, 1)
     plans = [Plan(0, n_episodes, float(b), f"evaluate/{i}") for i, b in enumerate(asked)]
+    counting = Counting.of(policy, cost_gamma)
     how: dict[str, Any] = {"workers": workers, "engine": engine, "max_steps": max_steps}
+    how |= {"counting": counting}
     played, facts = play_plans(policy, spec, plans, seed=seed, progress=progress, **how)
-    intervals: dict[str, FloatArray] = {}
-    for name in ("reward", "cost", "discounted_reward", "discounted_cost"):
+    intervals: dict[str, Any] = {}
+    for name in ("reward", "cost", "discounted_reward", "discounted_cost", "dial_cost"):
         samples = np.stack([getattr(returns, name) for returns in played])
         intervals |= columns(name, mean_interval(samples, confidence=confidence))
+    if counting.episode_limit is not None:
+        hits = np.array([int(returns.dial_cost.sum()) for returns in played])
+        share = share_interval(hits, n_episodes, confidence=confidence)
+        intervals |= columns("dial_cost", share)
     costs = np.stack([returns.cost for returns in played])
     return Evaluation(
         budgets=asked,
@@ -296,6 +365,7 @@ def evaluate(  # noqa: PLR0913
         seed=int(seed),
         env=spec.id,
         gamma=facts.gamma,
+        **counting._asdict(),
     )
 
 
@@ -322,7 +392,7 @@ class MoveEvaluation:
     reward_mean: FloatArray  # [M], discounted reward-to-go
     reward_low: FloatArray  # [M]
     reward_high: FloatArray  # [M]
-    cost_mean: FloatArray  # [M], discounted cost-to-go
+    cost_mean: FloatArray  # [M], discounted cost-to-go, or share that exceeds an episode limit
     cost_low: FloatArray  # [M]
     cost_high: FloatArray  # [M]
     excess: FloatArray  # [M], cost-to-go less the new budget
@@ -357,6 +427,7 @@ def evaluate_move(  # noqa: PLR0913
     confidence: float = 0.95,
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
+    cost_gamma: float | None = None,
 ) -> MoveEvaluation:
     """Returns what a policy earns and pays after its budget is replaced in the middle.
 
@@ -377,6 +448,7 @@ def evaluate_move(  # noqa: PLR0913
         confidence: of each interval by itself.
         max_steps: of an episode, where the environment's metadata have no `horizon`.
         progress: called with the number of episodes played so far, and of all.
+        cost_gamma: discount of the costs that budgets are about, as in `evaluate`.
 
     Raises:
         BudgetError, ConfigError, PolicyError, EnvError: as `evaluate`.
@@ -396,12 +468,13 @@ def evaluate_move(  # noqa: PLR0913
     name = f"evaluate-move/{at_step}"
     plans = [Plan(0, n_episodes, first, name, at_step, float(budget)) for budget in asked]
     how: dict[str, Any] = {"workers": workers, "engine": engine, "max_steps": max_steps}
+    how |= {"counting": Counting.of(policy, cost_gamma)}
     played, _ = play_plans(policy, spec, plans, seed=seed, progress=progress, **how)
     going = played[0].going
     assert all((returns.going == going).all() for returns in played)
     rewards, costs = (
         mean_interval(np.stack([getattr(r, which)[going] for r in played]), confidence=confidence)
-        for which in ("discounted_reward", "discounted_cost")
+        for which in ("discounted_reward", "dial_cost")
     )
     n_going = int(going.sum())
     share = share_interval(n_going, n_episodes, confidence=confidence)

@@ -4,6 +4,7 @@ from bmdp.exact import textbook
 from bmdp.exact.allocation import AllocationSolution, allocate_budgets
 from bmdp.exact.allocation_policy import AllocationPolicy
 from bmdp.exact.evaluation import evaluate_policy
+from bmdp.exact.limits import with_cost_so_far
 from bmdp.exact.linear_program import CMDPSolution, solve_cmdp
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import (
@@ -33,4 +34,5 @@ __all__ = [
     "optimal_frontier",
     "solve_cmdp",
     "textbook",
+    "with_cost_so_far",
 ]

@@ -42,6 +42,7 @@ from bmdp.data import (
     Encoder,
     StoredLog,
     TransitionBatch,
+    cost_so_far,
     load_log,
     log_size,
     store_log,
@@ -70,6 +71,7 @@ from bmdp.learn.fitted import Fitted
 from bmdp.learn.natures import cautions, completed
 from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
 from bmdp.learn.shelf import Shelf
+from bmdp.policies.limited import EpisodeLimitPolicy, require_limit
 from bmdp.randomness import named_generator, stream_key
 from bmdp.storage import AnyPath, Header, arrays_hash, files_hash, write_text
 
@@ -94,6 +96,8 @@ def fit(  # noqa: PLR0913
     source: Any,
     *,
     gamma: float | None = None,
+    cost_gamma: float | None = None,
+    episode_limit: float | None = None,
     seed: int = 0,
     budget_range: tuple[float, float] | None = None,
     episodes: int | None = None,
@@ -121,6 +125,12 @@ def fit(  # noqa: PLR0913
             gymnasium `EnvSpec`. Parquet may be larger than memory.
         gamma: discount of rewards and costs. It must be given for a log; an environment has its
             own, or 1.
+        cost_gamma: discount of costs, if it is another one: 1 for a limit on the plain sum of the
+            costs of an episode, whatever rewards are discounted by. Budgets are then about costs
+            with this discount. A log must have steps.
+        episode_limit: of the plain sum of the costs of an episode. Budgets are then chances that an
+            episode costs more. A log must have whole episodes; the policy adds up costs by itself
+            (`bmdp.policies.EpisodeLimitPolicy`).
         seed: of all that is random.
         budget_range: budgets that the policy is to take, in discounted cost; from the least cost
             that is known (or 0) to the largest that pays, if not given.
@@ -164,7 +174,8 @@ def fit(  # noqa: PLR0913
     """
     of_log: dict[str, Any] = {"columns": columns, "missing": missing, "unseen": unseen}
     how = (workers, device, support)
-    of_log |= {"sample": sample, "engine": engine}
+    of_log |= {"sample": sample, "engine": engine, "cost_gamma": cost_gamma}
+    of_log |= {"episode_limit": episode_limit}
     asked = Asked(gamma, seed, budget_range, episodes, minutes, *how, **of_log)
     if out is not None:
         require_new(Path(out))
@@ -212,12 +223,17 @@ class Asked:
     unseen: str = "error"
     sample: int | None = None
     engine: Engine = "local"
+    cost_gamma: float | None = None
+    episode_limit: float | None = None
 
     def __post_init__(self) -> None:
         """Checks all that can be checked without a source."""
         stream_key(self.seed, "")
         if self.gamma is not None:
             require_share("gamma", self.gamma)
+        if self.cost_gamma is not None:
+            require_share("cost_gamma", self.cost_gamma)
+        self._check_limit()
         if self.budget_range is not None:
             require_rising("budget_range", self.budget_range)
             object.__setattr__(self, "budget_range", tuple(map(float, self.budget_range)))
@@ -236,6 +252,16 @@ class Asked:
             kind = type(self.columns).__name__
             raise ConfigError(f"columns must be of type Columns; got {kind}.")
         object.__setattr__(self, "device", checked_device(self.device))
+
+    def _check_limit(self) -> None:
+        if self.episode_limit is None:
+            return
+        object.__setattr__(self, "episode_limit", require_limit(self.episode_limit))
+        if self.cost_gamma not in (None, 1):
+            raise ConfigError(
+                "cost_gamma must be 1, or not given, with an episode_limit: budgets are then "
+                f"chances; got {self.cost_gamma}."
+            )
 
     def check(self, source: Source) -> None:
         """Checks that the settings are of use for a source.
@@ -264,7 +290,23 @@ class Asked:
         minutes = MINUTES if self.minutes is None else float(self.minutes)
         support = SUPPORT if self.support is None else float(self.support)
         how = (self.workers, self.device, support, SAMPLE if self.sample is None else self.sample)
-        return Terms(gamma, self.seed, self.budget_range, minutes, *how, self.engine)
+        cost_gamma = self.cost_gamma if self.episode_limit is None else 1.0
+        cost_gamma = None if cost_gamma in (None, gamma) else cost_gamma
+        if cost_gamma is not None and min(gamma, cost_gamma) <= 0:
+            raise ConfigError(
+                "gamma and cost_gamma must be above 0 where they differ; got "
+                f"{gamma:g} and {cost_gamma:g}."
+            )
+        return Terms(
+            gamma,
+            self.seed,
+            self.budget_range,
+            minutes,
+            *how,
+            self.engine,
+            cost_gamma,
+            self.episode_limit,
+        )
 
 
 Source = Log | LargeLog | EnvSpec
@@ -372,15 +414,15 @@ def _fit_source(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgr
         terms = asked.terms(gamma)
         source, notes = paced(source, 60 * terms.minutes, shelf)
         tell = by_time(on_progress, shelf, 60 * terms.minutes)
-        fitted = fit_env(source, asked.episodes, terms, shelf, tell)
+        fitted = _limited(fit_env(source, asked.episodes, terms, shelf, tell), asked)
     elif isinstance(source, LargeLog):
         assert asked.gamma is not None
         terms = asked.terms(asked.gamma)
         tell = by_time(on_progress, shelf, 60 * terms.minutes, begin=_STORED)
         with _in_chunks(source, asked, shelf, tell) as (log, encoder):
-            fitted = fit_stored(log, terms, shelf, tell)
+            fitted = _limited(fit_stored(log, terms, shelf, tell), asked)
             some = log.first(max(1, _SOME_NUMBERS // log.state_size))
-            notes = tuple(cautions(some, some, asked.gamma))
+            notes = tuple(cautions(some, some, asked.gamma, terms.cost_gamma))
             if encoder is not None:
                 fitted, notes = _encoded(fitted, encoder), (*notes, *encoder.notes)
     else:
@@ -388,12 +430,39 @@ def _fit_source(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgr
         terms = asked.terms(asked.gamma)
         tell = by_time(on_progress, shelf, 60 * terms.minutes, begin=_LEARNED)
         whole = completed(source.batch)
-        notes = cautions(source.batch, whole, asked.gamma)
-        fitted = fit_log(whole, terms, shelf, tell)
+        notes = cautions(source.batch, whole, asked.gamma, terms.cost_gamma)
+        if asked.episode_limit is not None:
+            notes, whole = list(notes), cost_so_far(whole, asked.episode_limit)
+        fitted = _limited(fit_log(whole, terms, shelf, tell), asked)
         if source.encoder is not None:
             fitted = _encoded(fitted, source.encoder)
             notes = (*notes, *source.encoder.notes)
-    return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))))
+    told = f"{fitted.summary}{_budgets_are(terms)}"
+    return replace(fitted, notes=tuple(dict.fromkeys((*fitted.notes, *notes))), summary=told)
+
+
+def _budgets_are(terms: Terms) -> str:
+    """Quantity that budgets are about, where it is not discounted as rewards are."""
+    if terms.episode_limit is not None:
+        return f" A budget is the chance that an episode costs more than {terms.episode_limit:g}."
+    if terms.cost_gamma is None:
+        return ""
+    return (
+        f" Budgets are about costs discounted by {terms.cost_gamma:g}, and rewards are discounted "
+        f"by {terms.gamma:g}."
+    )
+
+
+def _limited(fitted: Fitted, asked: Asked) -> Fitted:
+    """The same fit, with policies that add up costs, if there is a limit on an episode."""
+    if asked.episode_limit is None:
+        return fitted
+    limit = asked.episode_limit
+    candidates = tuple(
+        replace(one, policy=EpisodeLimitPolicy(one.policy, limit)) for one in fitted.candidates
+    )
+    policy = EpisodeLimitPolicy(fitted.policy, limit)
+    return replace(fitted, policy=policy, candidates=candidates)
 
 
 @contextmanager
@@ -407,13 +476,22 @@ def _in_chunks(
         on_progress(_STORED + (_LEARNED - _STORED) * share, f"reading the log: {n_done:,} rows")
 
     def store(place: Path) -> Encoder | None:
-        log = source.given
+        log, limit = source.given, asked.episode_limit
         if isinstance(log, Log):
-            StoredLog.write(place, [log.batch], seed=asked.seed)
+            batch = log.batch if limit is None else cost_so_far(completed(log.batch), limit)
+            StoredLog.write(place, [batch], seed=asked.seed)
             return log.encoder
         how: dict[str, Any] = {"missing": asked.missing, "unseen": asked.unseen, "seed": asked.seed}
         paths = [Path(path) for path in log]
-        return store_log(paths, place, asked.columns, **how, on_rows=on_rows)[1]
+        if limit is None:
+            return store_log(paths, place, asked.columns, **how, on_rows=on_rows)[1]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="bmdp-", dir=place.parent) as temporary:
+            raw = Path(temporary) / LOG  # chunks of whole episodes
+            found, encoder = store_log(paths, raw, asked.columns, **how, on_rows=on_rows)[:2]
+            chunks = (cost_so_far(found.chunk(i), limit) for i in range(found.n_chunks))
+            StoredLog.write(place, chunks, seed=asked.seed)
+        return encoder
 
     if shelf.folder is None:
         with tempfile.TemporaryDirectory(prefix="bmdp-") as temporary:
@@ -618,6 +696,8 @@ def _header(source: Source, asked: Asked, command: str, name: str) -> Header:
         "source": told,
         "asked": {
             "gamma": asked.gamma,
+            "cost_gamma": asked.cost_gamma,
+            "episode_limit": asked.episode_limit,
             "budget_range": asked.budget_range and list(asked.budget_range),
             "episodes": asked.episodes,
             "minutes": asked.minutes,
@@ -748,6 +828,8 @@ def resume_fit(
             given.get("unseen", "error"),
             given.get("sample"),
             engine,
+            given.get("cost_gamma"),
+            given.get("episode_limit"),
         )
         source: Source | None = None
         if told.get("in_chunks"):

@@ -85,6 +85,7 @@ class Lesson:
     seed: int
     device: str = "auto"
     support: float = 0.0  # episodes that make an action known
+    cost_gamma: float | None = None  # discount of costs, if it is another one
 
     def generator(self, name: str) -> np.random.Generator:
         """Random numbers for a purpose."""
@@ -174,6 +175,7 @@ def learned(
     batch = nature.shown(lesson.batch)
     how: dict[str, Any] = {
         "gamma": lesson.gamma,
+        "cost_gamma": lesson.cost_gamma,
         "model": recipe.model,
         "schedule": nature.schedule,
         "ensemble": recipe.ensemble,
@@ -217,7 +219,7 @@ def placed_prices(lesson: Lesson, n: int = N_MEMBERS, seconds: float = np.inf) -
 
     The first one is higher by far than what that look found worth saving: it may have been wrong.
     """
-    prices = first_prices(lesson.batch, lesson.gamma, _N_FIRST)
+    prices = first_prices(lesson.batch, lesson.gamma, _N_FIRST, lesson.cost_gamma)
     if len(prices) == 1:
         return prices
     if lesson.nature.n_states is None:
@@ -234,7 +236,7 @@ def with_highest(prices: FloatArray, lesson: Lesson) -> FloatArray:
 
     A quick look may be wrong by far about what is worth saving.
     """
-    highest = first_prices(lesson.batch, lesson.gamma, _N_FIRST)[0]
+    highest = first_prices(lesson.batch, lesson.gamma, _N_FIRST, lesson.cost_gamma)[0]
     if highest <= _SAFE * prices[0]:
         return prices
     return np.concatenate(([highest, np.sqrt(highest * prices[0])], prices))

@@ -45,7 +45,7 @@ from bmdp.learn.expedition import Expedition, explored
 from bmdp.learn.fit import Backward, Iterations, torch_device
 from bmdp.learn.fitted import Candidate, Fitted, Forecast
 from bmdp.learn.learners import Sums
-from bmdp.learn.natures import Nature, extremes_to_go, nature_of, returns, some_episodes
+from bmdp.learn.natures import Nature, extremes_to_go, nature_of, some_episodes
 from bmdp.learn.passes import Passes
 from bmdp.learn.practice import Practice, practised
 from bmdp.learn.race import Race, Runner
@@ -111,6 +111,8 @@ class Terms:
     support: float = SUPPORT  # of a log
     sample: int = SAMPLE  # rows of a large log that structure comes from
     engine: Engine = "local"
+    cost_gamma: float | None = None  # discount of costs, if it is another one
+    episode_limit: float | None = None  # of an environment; the states of a log show costs so far
 
     @property
     def sums(self) -> Sums:
@@ -125,12 +127,12 @@ class Terms:
 def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnProgress) -> Fitted:
     """Returns what a log teaches, whose episodes and steps are `completed`."""
     work = _Work(terms, shelf, on_progress)
-    nature = nature_of(batch, terms.gamma)
+    nature = nature_of(batch, terms.gamma, cost_gamma=terms.cost_gamma)
     batch = nature.ended(batch)
     n_episodes = _n_episodes(batch)
     learned_from, held_out = batch, batch
     if n_episodes >= _LEAST:
-        lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
+        lesson = Lesson(batch, nature, terms.gamma, terms.seed)
         rng = lesson.generator("auto/held-out")
         out = batch.folds(_HELD_OUT, rng) == 0
         learned_from, held_out = batch.take(~out), batch.take(out)
@@ -139,7 +141,7 @@ def fit_log(batch: TransitionBatch, terms: Terms, shelf: Shelf, on_progress: OnP
             f"the log has {n_episodes} episodes: too few to hold some out, so costs and rewards "
             "are what the models themselves expect"
         )
-    how = (terms.gamma, terms.seed, terms.device, terms.support)
+    how = (terms.gamma, terms.seed, terms.device, terms.support, terms.cost_gamma)
     lesson = Lesson(learned_from, nature, *how)
     evidence_of = _LogEvidence(work, lesson, batch, held_out)
     tried = _sorted(work.tried(lesson, evidence_of.judged))
@@ -153,7 +155,8 @@ def fit_stored(log: StoredLog, terms: Terms, shelf: Shelf, on_progress: OnProgre
     come from a larger sample, and their means from all rows. The last chunks are held out.
     """
     most = _MOST_NUMBERS // log.state_size
-    nature = nature_of(log.first(min(most, terms.sample)), terms.gamma, log.n_steps)
+    some_rows = log.first(min(most, terms.sample))
+    nature = nature_of(some_rows, terms.gamma, log.n_steps, terms.cost_gamma)
     if nature.n_states is not None and len(log) <= most:  # equal rows are one row
         return fit_log(log.first(len(log)), terms, shelf, on_progress)
     work = _Work(terms, shelf, on_progress)
@@ -165,7 +168,7 @@ def fit_stored(log: StoredLog, terms: Terms, shelf: Shelf, on_progress: OnProgre
     sample = nature.ended(log.first(structure))
     seen = LogView(log, nature, n_held_out=len(held_out))
     rng = named_generator(terms.seed, "auto/contest")
-    how = (nature, terms.gamma, terms.seed, terms.device, terms.support)
+    how = (nature, terms.gamma, terms.seed, terms.device, terms.support, terms.cost_gamma)
     small = some_episodes(sample, some, rng)
     few = some_episodes(held_out, min(held // 2, _FEW_HELD), rng)
     lesson = Lesson(small, *how)
@@ -265,7 +268,8 @@ class _LogEvidence:
         strange = work.strange(one, rows, lesson, judge)
         ends = {"worst": held, "best": held}
         if strange.any():
-            extremes = zip(ends, extremes_to_go(self._batch, lesson.gamma), strict=True)
+            found = extremes_to_go(self._batch, lesson.gamma, lesson.cost_gamma)
+            extremes = zip(ends, found, strict=True)
             ends = {
                 name: work.supposed(one, rows, lesson, replace(judge, outside=outside), name)
                 for name, outside in extremes
@@ -279,16 +283,18 @@ def fit_env(
 ) -> Fitted:
     """Returns what exploring an environment teaches."""
     work = _Work(terms, shelf, on_progress)
-    player = Player(spec, terms.gamma, terms.seed, terms.workers, terms.engine)
+    how_played = (terms.workers, terms.engine, terms.cost_gamma, terms.episode_limit)
+    player = Player(spec, terms.gamma, terms.seed, *how_played)
     plan = EpisodePlan.of(episodes)
     how = Expedition(player, plan.explore, _FOR_EXPLORING * 60 * terms.minutes, terms.device)
     found = explored(how, shelf, lambda share, text: work.tell(0.4 * share, text), work.note)
-    nature = nature_of(found.batch, terms.gamma)
+    nature = nature_of(found.batch, terms.gamma, cost_gamma=terms.cost_gamma)
     batch = nature.ended(found.batch)
     n_explored = len(batch.starts())
     plan = work.sized(plan, len(batch) / n_explored, found.pace)
-    lesson = Lesson(batch, nature, terms.gamma, terms.seed, terms.device)
-    spread = Spread.of(returns(batch, terms.gamma))
+    discounts: Any = {"gamma": terms.gamma, "cost_gamma": terms.cost_gamma}
+    lesson = Lesson(batch, nature, seed=terms.seed, device=terms.device, **discounts)
+    spread = Spread.of(player.returns(batch))
     race = Race(player, lesson, spread, shelf, plan.explore)
     runners: dict[str, Runner] = {}
 
@@ -642,7 +648,7 @@ class _Work:
         curve = self.curve(
             "forecast",
             lambda: evidence.curve_of(
-                returns(player.play(policy, budgets[which], first), player.gamma), which, N_FORECAST
+                player.returns(player.play(policy, budgets[which], first)), which, N_FORECAST
             ),
         )
         n_free = curve.counts - 1

@@ -24,13 +24,14 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.cluster import Engine
-from bmdp.data import TransitionBatch
+from bmdp.data import TransitionBatch, cost_so_far
 from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
-from bmdp.learn.natures import Nature
+from bmdp.learn.natures import Nature, returns
 from bmdp.models.regressor import Regressor
+from bmdp.policies.limited import EpisodeLimitPolicy
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 
@@ -279,7 +280,8 @@ def _evaluated(
     key = id(batch), dial.recipe.dial, dial.members.tobytes()
     _, shown, fit = judge.kept.get(key, (batch, None, None))
     shown = nature.shown(batch) if shown is None else shown
-    discounts, how = (lesson.gamma, lesson.gamma), (lesson.seed, lesson.device, nature.schedule)
+    cost_gamma = lesson.gamma if lesson.cost_gamma is None else lesson.cost_gamma
+    discounts, how = (lesson.gamma, cost_gamma), (lesson.seed, lesson.device, nature.schedule)
     terms = Terms(
         judge.model, dial.members, discounts, *how, judge.seconds, judge.support, judge.outside
     )
@@ -302,6 +304,8 @@ class Player:
     seed: int
     workers: int = 1
     engine: Engine = "local"
+    cost_gamma: float | None = None  # discount of costs, if it is another one
+    episode_limit: float | None = None  # on an episode: its states say what it has cost so far
 
     def play(self, policy: Any, budgets: FloatArray, first: int) -> TransitionBatch:
         """Returns one episode for each budget `[N]`; they are numbered from `first` on.
@@ -312,12 +316,20 @@ class Player:
         numbers = range(first, first + len(budgets))
         how: dict[str, Any] = {"seed": self.seed, "workers": self.workers, "engine": self.engine}
         try:
-            return collect(policy, self.spec, numbers, budgets=budgets, **how)
+            if self.episode_limit is None:
+                return collect(policy, self.spec, numbers, budgets=budgets, **how)
+            limited = EpisodeLimitPolicy(policy, self.episode_limit)
+            batch = collect(limited, self.spec, numbers, budgets=budgets, **how)
+            return cost_so_far(batch, self.episode_limit)
         except BmdpError:
             raise
         except Exception as error:  # of the environment, whatever it may be
             kind = type(error).__name__
             raise EnvError(f"{self.spec.id} failed while it was played: {kind}: {error}") from error
+
+    def returns(self, batch: TransitionBatch) -> FloatArray:
+        """Returns discounted rewards and costs `[N, 2]` of episodes."""
+        return returns(batch, self.gamma, self.cost_gamma)
 
 
 def curve_of(found: FloatArray, which: IntArray, n_members: int) -> Curve:

@@ -27,7 +27,7 @@ from bmdp.learn.candidates import Lesson, learned, placed_prices, played, promis
 from bmdp.learn.evidence import Player
 from bmdp.learn.explore import with_bonus
 from bmdp.learn.fit import Backward
-from bmdp.learn.natures import nature_of, refined_prices, returns, some_episodes
+from bmdp.learn.natures import nature_of, refined_prices, some_episodes
 from bmdp.learn.shelf import Numbers, Shelf
 from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies.random import UniformPolicy
@@ -85,7 +85,7 @@ def explored(
     for number in range(len(_ROUNDS)):
         if not journey.sized(number):
             break
-        told = _told(journey.batches[-1], how.player.gamma) if number else ""
+        told = _told(how.player.returns(journey.batches[-1])) if number else ""
         on_progress(journey.share, f"exploring, round {number + 1}{told}")
         journey.play(number)
     if journey.is_short:
@@ -167,7 +167,9 @@ class _Journey:
         """Rows of all rounds that can be learned from in time."""
         if not self.batches:
             return _MOST_ROWS
-        nature = nature_of(TransitionBatch.concatenate(self.batches), self.how.player.gamma)
+        player = self.how.player
+        batch = TransitionBatch.concatenate(self.batches)
+        nature = nature_of(batch, player.gamma, cost_gamma=player.cost_gamma)
         has_steps = isinstance(nature.schedule, Backward)
         return _MOST_OF_NUMBERS if nature.n_states is None and has_steps else _MOST_ROWS
 
@@ -316,9 +318,11 @@ def _plan(
 
 def _lesson(how: Expedition, batch: TransitionBatch, first: int) -> Lesson:
     """All that was seen, or a part of it where it is iterated over and states are many."""
-    gamma, seed = how.player.gamma, how.player.seed
-    nature = nature_of(batch, gamma)
-    lesson = Lesson(nature.ended(batch), nature, gamma, seed, how.device)
+    player = how.player
+    nature = nature_of(batch, player.gamma, cost_gamma=player.cost_gamma)
+    terms: Any = {"gamma": player.gamma, "cost_gamma": player.cost_gamma}
+    terms |= {"seed": player.seed, "device": how.device}
+    lesson = Lesson(nature.ended(batch), nature, **terms)
     if nature.n_states is not None or isinstance(nature.schedule, Backward):
         return lesson
     rng = lesson.generator(f"auto/explore/rows/{first}")
@@ -334,8 +338,8 @@ def _parts(
             first += len(numbers)
 
 
-def _told(batch: TransitionBatch, gamma: float) -> str:
-    reward, cost = returns(batch, gamma).mean(axis=0)
+def _told(found: FloatArray) -> str:
+    reward, cost = found.mean(axis=0)
     return f"; the last one earned {reward:.3g} at cost {cost:.3g} an episode"
 
 

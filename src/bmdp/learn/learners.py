@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bmdp.arrays import FloatArray, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
-from bmdp.data import TransitionBatch
+from bmdp.data import TransitionBatch, weighed
 from bmdp.errors import ConfigError, DataError
 from bmdp.learn.fit import (
     Adder,
@@ -30,6 +30,7 @@ from bmdp.learn.fit import (
     Schedule,
     Trainer,
     fit_q,
+    told_by_step,
 )
 from bmdp.learn.next_values import cost_tolerance, hull_values, priced_values
 from bmdp.learn.passes import Passes
@@ -300,11 +301,12 @@ class FTQ:
     ) -> PricedPolicy:
         """Returns the greedy policy of the price; arguments as for `BFTQ.fit`."""
         config, heads = self.config, Heads(np.zeros(1), False)
-        values = priced_values(np.array([config.price]), caution=config.caution)
-        fit = _fitted(
-            config, batch, heads, values, seed, device, on_record, keeper, until, log, sums
-        )
-        return PricedPolicy(fit.q_function(), config.price, *config.budget_range)
+        at = priced_terms(config, batch, log)
+        values = priced_values(np.array([config.price]), caution=config.caution, growth=at.growth)
+        how: Any = (seed, device, on_record, keeper, until, at.log, sums)
+        fit = _fitted(at.config, at.batch, heads, values, *how)
+        budgets = config.budget_range
+        return PricedPolicy(fit.q_function(), config.price, *budgets, growth=at.growth)
 
 
 @dataclass(frozen=True)
@@ -337,13 +339,13 @@ class LagrangianFTQ:
     ) -> MultiplierPolicy | Portfolio:
         """Returns the policy that `plays` asks for; arguments as for `BFTQ.fit`."""
         config, prices = self.config, _prices(self.config, _checked(batch))
+        at = priced_terms(config, batch, log)
         heads = Heads(np.arange(len(prices), dtype=np.float64), False)
-        values = priced_values(prices, caution=config.caution)
-        fit = _fitted(
-            config, batch, heads, values, seed, device, on_record, keeper, until, log, sums
-        )
+        values = priced_values(prices, caution=config.caution, growth=at.growth)
+        how: Any = (seed, device, on_record, keeper, until, at.log, sums)
+        fit = _fitted(at.config, at.batch, heads, values, *how)
         tolerance = cost_tolerance(fit.acting_at_sample(0)) * fit.units[1]
-        dial = PriceDial(fit.q_function(), prices, tolerance)
+        dial = PriceDial(fit.q_function(), prices, tolerance, growth=at.growth)
         if config.plays == "carried":
             return MultiplierPolicy(dial, *config.budget_range)
         return portfolio_of(dial, batch)
@@ -359,6 +361,78 @@ def portfolio_of(dial: PriceDial, batch: TransitionBatch) -> Portfolio:
     )
     numbers = np.arange(len(dial.prices))
     return Portfolio((dial,), np.zeros_like(numbers), numbers.astype(np.float64), costs, rewards)
+
+
+class PricedTerms(NamedTuple):
+    """Terms of learning prices: their growth, or rewards as they count at the start."""
+
+    config: Any
+    batch: TransitionBatch
+    log: Log | None
+    growth: float  # of prices with each step
+
+
+def priced_terms(
+    config: FTQConfig | LagrangianConfig, batch: TransitionBatch, log: Log | None = None
+) -> PricedTerms:
+    """Returns how prices are learned where costs have a discount of their own.
+
+    From the start, step t weighs rewards by gamma^t and costs by cost_gamma^t, so a price that is
+    carried is price * (cost_gamma / gamma)^t at step t. Models of steps have that price. One model
+    for all steps must be shown the step; rewards are weighed instead, and both then have the
+    discount of costs.
+
+    Raises:
+        ConfigError: if a discount is 0 and the other is not.
+        DataError: if nothing tells the step.
+    """
+    gamma, cost_gamma = config.gamma, config.cost_gamma
+    if cost_gamma is None or cost_gamma == gamma:
+        return PricedTerms(config, batch, log, 1.0)
+    if min(gamma, cost_gamma) <= 0:
+        raise ConfigError(
+            f"gamma and cost_gamma must be above 0 where they differ; got {gamma:g} and "
+            f"{cost_gamma:g}."
+        )
+    if isinstance(schedule_of(config, _checked(batch)), Backward):
+        return PricedTerms(config, batch, log, cost_gamma / gamma)
+    if batch.step is None or not _shows_step(batch):
+        raise DataError(
+            f"prices with two discounts ({gamma:g} of rewards, {cost_gamma:g} of costs) need the "
+            "step: give step and schedule=Backward(), or states that hold it."
+        )
+    one = replace(config, gamma=cost_gamma, cost_gamma=None, schedule=schedule_of(config, batch))
+    chunks = None if log is None else _Weighed(log, gamma, cost_gamma)
+    return PricedTerms(one, weighed(batch, gamma, cost_gamma), chunks, 1.0)
+
+
+def _shows_step(batch: TransitionBatch) -> bool:
+    """Whether states hold numbers that the step determines, and that tell every step."""
+    assert batch.step is not None
+    steps, rows = np.unique(batch.step, return_index=True)
+    told = told_by_step(batch.state, batch.step)
+    return len(np.unique(batch.state[rows][:, told], axis=0)) == len(steps)
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A log in chunks whose rewards are those that count at the start of an episode."""
+
+    source: Log
+    gamma: float
+    cost_gamma: float
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # such as those that pickling asks for
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def chunk(self, number: int) -> TransitionBatch:
+        """Returns the transitions of a chunk."""
+        return weighed(self.source.chunk(number), self.gamma, self.cost_gamma)
 
 
 def learner_of(config: Learner) -> BFTQ | FTQ | LagrangianFTQ:

@@ -19,6 +19,7 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.data import TransitionBatch
 from bmdp.data.checks import MASKS
 from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
+from bmdp.errors import DataError
 from bmdp.learn.fit import Backward, Iterations, Schedule, told_by_step
 from bmdp.learn.rows import equal_rows
 from bmdp.models.regressor import with_clock
@@ -198,13 +199,16 @@ def _kinds(columns: Iterable[NDArray[Any]]) -> IntArray:
     return kind
 
 
-def cautions(batch: TransitionBatch, whole: TransitionBatch, gamma: float) -> Iterator[str]:
+def cautions(
+    batch: TransitionBatch, whole: TransitionBatch, gamma: float, cost_gamma: float | None = None
+) -> Iterator[str]:
     """Warnings about a log, in plain words.
 
     Args:
         batch: as it was given.
         whole: the same, completed.
         gamma: discount.
+        cost_gamma: discount of costs, if it is another one.
     """
     if len(whole) < len(batch):
         yield f"every episode is there {len(batch) // len(whole)} times: each was taken once"
@@ -225,12 +229,16 @@ def cautions(batch: TransitionBatch, whole: TransitionBatch, gamma: float) -> It
             f"{len(batch):,} transitions are few for states of {n_numbers:,} numbers: which of "
             "them matter is not known"
         )
-    if gamma == 1 and not batch.terminal.any() and nature_of(whole, gamma).n_steps is None:
-        n = Iterations().most(gamma)
-        yield (
-            f"no episode ends and gamma is 1, so costs and rewards add up for ever: they are "
-            f"counted for {n} steps. Give a gamma below 1"
-        )
+    slowest = gamma if cost_gamma is None else max(gamma, cost_gamma)
+    if slowest == 1 and not batch.terminal.any():
+        nature = nature_of(whole, gamma, cost_gamma=cost_gamma)
+        if nature.n_steps is None:
+            n = nature.clock or Iterations().most(1.0)
+            name = "gamma" if gamma == 1 else "cost_gamma"
+            yield (
+                f"no episode ends and {name} is 1, so costs and rewards add up for ever: they are "
+                f"counted for {n} steps. Give a {name} below 1"
+            )
 
 
 def _with_columns(
@@ -239,17 +247,47 @@ def _with_columns(
     return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=names)
 
 
-def nature_of(batch: TransitionBatch, gamma: float, n_steps: int | None = None) -> Nature:
+def nature_of(
+    batch: TransitionBatch,
+    gamma: float,
+    n_steps: int | None = None,
+    cost_gamma: float | None = None,
+) -> Nature:
     """Returns what the states are, and how episodes end.
 
     A last step is one that a tenth of the episodes reach and none goes beyond. If they are cut off
-    there, that is their end where what would follow still counts, by the discount.
+    there, that is their end where what would follow still counts, by the discount. With two
+    discounts a reward counts less, or more, against a cost at each step, so models are of a step,
+    or are shown it, whether episodes have a last step or not.
 
     Args:
         batch: transitions, whose episodes and steps are `completed`.
         gamma: discount.
         n_steps: of the longest episode, if the batch is a sample of a larger log.
+        cost_gamma: discount of costs, if it is another one.
+
+    Raises:
+        DataError: if there are two discounts, and steps are not known.
     """
+    cost_gamma = gamma if cost_gamma is None else cost_gamma
+    found = _nature_of(batch, max(gamma, cost_gamma), n_steps)
+    if cost_gamma == gamma or found.n_steps is not None:
+        return found
+    if batch.step is None:
+        raise DataError(
+            f"cost_gamma other than gamma ({cost_gamma:g}, {gamma:g}) needs a log whose steps are "
+            "known: a price means another thing at each. Give columns episode and step."
+        )
+    n_steps = int(batch.step.max()) + 1 if n_steps is None else n_steps
+    n_cells = found.n_states or np.inf
+    if n_steps <= MOST_STEPS or n_cells * n_steps <= _MOST_CELLS:
+        return Nature(found.n_states, n_steps, 0, Backward("shared"))
+    traces = found.n_states is None
+    return Nature(found.n_states, None, n_steps, Iterations(n_steps + 1, traces=traces))
+
+
+def _nature_of(batch: TransitionBatch, gamma: float, n_steps: int | None) -> Nature:
+    """The same for one discount."""
     n_states = _few_states(batch.state)
     traces = n_states is None  # cells of a table blur nothing, and are quick
     endless = Iterations(traces=traces)
@@ -283,22 +321,23 @@ def _few_states(states: NDArray[Any]) -> int | None:
     return n_states if n_states <= min(_MOST_STATES, len(states) / _LEAST_ROWS) else None
 
 
-def returns(batch: TransitionBatch, gamma: float) -> FloatArray:
+def returns(batch: TransitionBatch, gamma: float, cost_gamma: float | None = None) -> FloatArray:
     """Discounted rewards and costs of each episode, `[N, 2]`, in the order of their numbers."""
     assert batch.episode is not None
     assert batch.step is not None
     _, which = np.unique(batch.episode, return_inverse=True)
-    discount = gamma ** batch.step.astype(np.float64)
-    return np.column_stack(
-        [np.bincount(which, discount * paid) for paid in (batch.reward, batch.cost)]
-    )
+    steps = batch.step.astype(np.float64)
+    both = (gamma, batch.reward), (gamma if cost_gamma is None else cost_gamma, batch.cost)
+    return np.column_stack([np.bincount(which, g**steps * paid) for g, paid in both])
 
 
 Ends = tuple[float, float]
 """Reward and cost."""
 
 
-def extremes_to_go(batch: TransitionBatch, gamma: float) -> tuple[Ends, Ends]:
+def extremes_to_go(
+    batch: TransitionBatch, gamma: float, cost_gamma: float | None = None
+) -> tuple[Ends, Ends]:
     """The worst and the best reward and cost from a row to the end of its episode, discounted.
 
     Where episodes are not known they are those of a row, for ever.
@@ -309,27 +348,30 @@ def extremes_to_go(batch: TransitionBatch, gamma: float) -> tuple[Ends, Ends]:
     ((2.0, 4.0), (2.0, 3.0))
     """
     paid = np.column_stack((batch.reward, batch.cost)).astype(np.float64)
+    discounts = np.array((gamma, gamma if cost_gamma is None else cost_gamma))
     if batch.episode is None or batch.step is None:
-        found = paid / (1 - gamma) if gamma < 1 else paid
+        found = paid / np.where(discounts < 1, 1 - discounts, 1.0)
     else:
         order = np.lexsort((-batch.step, batch.episode))  # the last step of each comes first
         begins = np.append(True, np.diff(batch.episode[order]) != 0)
-        found = _summed(paid[order], begins, gamma)
+        found = _summed(paid[order], begins, discounts)
     (low_r, low_c), (high_r, high_c) = found.min(axis=0).tolist(), found.max(axis=0).tolist()
     return (low_r, high_c), (high_r, low_c)
 
 
 @njit(cache=True)
-def _summed(paid, begins, gamma):  # type: ignore[no-untyped-def]
+def _summed(paid, begins, discounts):  # type: ignore[no-untyped-def]
     """Discounted sums of rows `[N, 2]`, of which each follows in time the one below it."""
     found = paid.copy()
     for i in range(1, len(paid)):
         if not begins[i]:
-            found[i] += gamma * found[i - 1]
+            found[i] += discounts * found[i - 1]
     return found
 
 
-def first_prices(batch: TransitionBatch, gamma: float, n: int) -> FloatArray:
+def first_prices(
+    batch: TransitionBatch, gamma: float, n: int, cost_gamma: float | None = None
+) -> FloatArray:
     """Prices that are spread widely around the deviation of rewards over that of costs, falling.
 
     Both are of episodes, where these are known. Where costs do not vary the only price is 0. Where
@@ -337,7 +379,7 @@ def first_prices(batch: TransitionBatch, gamma: float, n: int) -> FloatArray:
     """
     found = np.column_stack((batch.reward, batch.cost))
     if batch.episode is not None and batch.step is not None:
-        found = returns(batch, gamma)
+        found = returns(batch, gamma, cost_gamma)
     deviation, largest = found.std(axis=0), np.abs(found).max(axis=0, initial=0)
     varies = deviation > 1e-9 * largest
     if not varies[1]:

@@ -25,7 +25,7 @@ from bmdp.learn.rows import Values, Worth
 from bmdp.models.regressor import LearnedQ, MeanQ, barred, combined
 from bmdp.policies.hull import HullRule
 from bmdp.policies.policy import Options, SteppedPolicy
-from bmdp.policies.prices import PriceDial, best_actions
+from bmdp.policies.prices import PriceDial, best_actions, raised
 
 TOLERANCE = 0.01
 """At an infinite price, costs that are closer than this share of their range are equal."""
@@ -79,12 +79,13 @@ def hull_values(
     return at_step
 
 
-def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
+def priced_values(prices: FloatArray, *, caution: float = 0.0, growth: float = 1.0) -> NextValues:
     """Values of the greedy policy of each price: the action of the most Q_r - price * Q_c.
 
     Args:
         prices: of a unit of cost, in rewards, one for each head; `inf` looks at costs first.
         caution: of an ensemble.
+        growth: of prices with each step, as of `PriceDial`: step t has price * growth^t.
 
     Paper: FTQ(lambda) of Section 5, for all multipliers at once.
     Differs: Q_r and Q_c are estimated side by side, not the scalar r - lambda c.
@@ -92,7 +93,9 @@ def priced_values(prices: FloatArray, *, caution: float = 0.0) -> NextValues:
 
     def at_step(source: Source) -> Worth:
         reward_unit, cost_unit = source.units
-        scaled = torch.tensor(np.asarray(prices) * cost_unit / reward_unit, dtype=torch.float32)
+        now = np.asarray(prices) * raised(growth, source.step) * cost_unit / reward_unit
+        with np.errstate(over="ignore"):  # a price beyond all numbers looks at costs first
+            scaled = torch.tensor(now.astype(np.float32))
         scaled = scaled.to(source.sample.device)
         tolerance = cost_tolerance(source.sample)
 

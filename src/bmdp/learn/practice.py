@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
-from bmdp.data import TransitionBatch
+from bmdp.data import TransitionBatch, weighed
 from bmdp.learn.candidates import Dial, Lesson, Recipe, played
 from bmdp.learn.collect import threads
 from bmdp.learn.evidence import Player
-from bmdp.learn.natures import refined_prices, returns
+from bmdp.learn.natures import refined_prices
 from bmdp.learn.shelf import Shelf
 from bmdp.models.actor import ActorModel, SampledActor
 from bmdp.models.regressor import LearnedQ, Scaling, Sizes, with_clock
@@ -175,6 +175,8 @@ class _Course:
         batch, self.nature = lesson.batch, lesson.nature
         self.lesson, self.how = lesson, how
         self.clock = self.nature.clock or self.nature.n_steps or 0
+        # With two discounts the critic sees rewards as they count at the start, and one discount.
+        self.gamma = lesson.gamma if lesson.cost_gamma is None else lesson.cost_gamma
         self.prices, self._first_prices = dial.policy.prices, dial.policy.prices
         states = self._shown(batch.state, batch.step)
         heads = tuple(map(float, range(len(self.prices))))
@@ -245,9 +247,10 @@ class _Course:
         for step in np.unique(at):
             own = at == step
             masks = rows_at(batch.available, rows[own])
-            points = policy.at_step(int(step)).points(batch.state[rows[own]], masks)
+            now = policy.at_step(int(step))
+            points = now.points(batch.state[rows[own]], masks)
             actions[own] = points.actions
-            worth[own] = np.stack((points.rewards, points.costs), axis=1)
+            worth[own] = np.stack((points.rewards / now.raised, points.costs), axis=1)
         deviation, largest = worth.std(axis=(0, 2)), np.abs(worth).max(axis=(0, 2))
         self.units = np.where(deviation > 1e-6 * largest, deviation, np.where(largest, largest, 1))
         scaled = torch.from_numpy(worth / self.units[:, None]).float()
@@ -273,8 +276,8 @@ class _Course:
         batch = self.nature.ended(batch)
         self._next += len(heads)
         self._length = len(batch) / len(heads)
-        self._learn(self._told(batch), share)
-        found = returns(batch, self.lesson.gamma)
+        self._learn(self._told(weighed(batch, self.lesson.gamma, self.gamma)), share)
+        found = self.how.player.returns(batch)
         self._paid = _RECENT * self._paid + np.bincount(heads, found[:, 1], n_heads)
         self._n_paid = _RECENT * self._n_paid + np.bincount(heads, minlength=n_heads)
         if self._n_placed < len(_PLACED_ANEW) and share >= _PLACED_ANEW[self._n_placed]:
@@ -299,7 +302,7 @@ class _Course:
         then[batch.terminal] = 0.0
         paid = np.column_stack((batch.reward, batch.cost)) / self.units
         ended = batch.terminal | batch.truncated
-        found = advantages(paid, worth, then, ended, self.lesson.gamma, _TRACE)
+        found = advantages(paid, worth, then, ended, self.gamma, _TRACE)
         prices = self.prices[heads] * self.units[1] / self.units[0]
         gain = found[:, 0] - prices * found[:, 1]
         n_heads = len(self.prices)

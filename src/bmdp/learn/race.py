@@ -30,7 +30,6 @@ from bmdp.learn.evidence import (
     little,
     promised_curve,
 )
-from bmdp.learn.natures import returns
 from bmdp.learn.shelf import Shelf
 
 _N_GROUPS = 8  # of episodes, one of which is left out at a time
@@ -255,7 +254,7 @@ class Race:
             begin = time.monotonic()
             members = runner.dial.members[kinds[which]]
             batch = self.player.play(played(runner.dial, self.lesson.nature), members, self.next)
-            tally = Tally.of(returns(batch, self.player.gamma), which, len(kinds))
+            tally = Tally.of(self.player.returns(batch), which, len(kinds))
             seconds = (time.monotonic() - begin) / len(which)
             return {**vars(tally), "seconds": seconds}
 

@@ -173,7 +173,8 @@ def columns(piece: Data, *names: str) -> list[FloatArray]:
 
 def evaluation_of(piece: Data) -> Evaluation:
     """Returns an evaluation."""
-    return Evaluation(**{field.name: piece[field.name] for field in fields(Evaluation)})
+    names = (field.name for field in fields(Evaluation))
+    return Evaluation(**{name: piece[name] for name in names if name in piece})
 
 
 def truth_of(piece: Data) -> TrueFrontier:

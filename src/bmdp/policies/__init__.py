@@ -5,6 +5,7 @@ All of them are imported here, so that `load_policy` knows them.
 
 from bmdp.policies.exploring import ExploringPolicy
 from bmdp.policies.hull import HullPolicy, HullRule, TabularQ
+from bmdp.policies.limited import EpisodeLimitPolicy
 from bmdp.policies.policy import (
     BudgetedPolicy,
     Decision,
@@ -23,6 +24,7 @@ __all__ = [
     "CalibratedPolicy",
     "Certificate",
     "Decision",
+    "EpisodeLimitPolicy",
     "ExploringPolicy",
     "HullPolicy",
     "HullRule",

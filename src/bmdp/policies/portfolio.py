@@ -11,7 +11,7 @@ certificate of what is promised.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -349,6 +349,8 @@ class Certificate:
     cost_high: FloatArray  # [K], upper bounds
     reward_mean: FloatArray  # [K], of discounted rewards
     reward_low: FloatArray  # [K], lower bounds; minus infinity if none are known
+    cost_gamma: float | None = field(default=None, kw_only=True)  # discount of costs, if another
+    episode_limit: float | None = field(default=None, kw_only=True)  # that costs are chances of
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
@@ -368,16 +370,27 @@ class Certificate:
         """The least upper bound of a member's cost: below it nothing is promised."""
         return float(self.cost_high.min())
 
+    @property
+    def promise(self) -> str:
+        """The promise at every budget, in words."""
+        first = f"at every budget from {self.smallest_budget:.4g} on, "
+        if self.episode_limit is not None:
+            limit = f"{self.episode_limit:g}"
+            return f"{first}an episode costs more than {limit} with at most that chance."
+        discount = self.gamma if self.cost_gamma is None else self.cost_gamma
+        return (
+            f"{first}an episode costs at most the budget on average (discounted by {discount:g})."
+        )
+
     def __str__(self) -> str:
         """The promise in three lines."""
         low, high = self.cost_range
         between = f"{low:g} or {high:g}" if self.binary_costs else f"from {low:g} to {high:g}"
+        cost = f", which cost {between}" if self.episode_limit is None else ""
         return (
-            f"Promised with confidence {self.confidence:g}: at every budget from "
-            f"{self.smallest_budget:.4g} on, an episode costs at most the budget on average "
-            f"(discounted by {self.gamma:g}).\n"
-            f"For episodes that start as those of {self.env} with settings {self.settings}, which "
-            f"cost {between}. A dial that is moved in the middle of an episode is not covered.\n"
+            f"Promised with confidence {self.confidence:g}: {self.promise}\n"
+            f"For episodes that start as those of {self.env} with settings {self.settings}"
+            f"{cost}. A dial that is moved in the middle of an episode is not covered.\n"
             f"Found by {self.n_episodes} episodes of each of {self.n_members} members, seed "
             f"{self.seed}."
         )
@@ -402,9 +415,7 @@ class LogCertificate(Certificate):
         """The promise in three lines."""
         best = int(np.argmin(self.cost_high))
         return (
-            f"Promised with confidence {self.confidence:g}, by a log: at every budget from "
-            f"{self.smallest_budget:.4g} on, an episode costs at most the budget on average "
-            f"(discounted by {self.gamma:g}).\n"
+            f"Promised with confidence {self.confidence:g}, by a log: {self.promise}\n"
             "For episodes that start as those of the log, and of whose rest none costs more than "
             f"{self.cost_range[1]:.4g}. A dial that is moved in the middle is not covered.\n"
             f"Found by {self.n_episodes:,} episodes, which tell as much about the cheapest of "

@@ -89,6 +89,7 @@ class PriceDial(QPolicy):
     prices: FloatArray  # [M], falling; inf looks at costs first
     tolerance: float = 0.0  # at an infinite price, costs that are closer are equal
     step: int | None = None  # the only step that it plays; all of them, if not given
+    growth: float = 1.0  # of prices with each step: discount of costs over that of rewards
 
     def __post_init__(self) -> None:
         """Checks the prices and makes them read-only."""
@@ -99,6 +100,7 @@ class PriceDial(QPolicy):
                 f"PriceDial.prices must be from 0 on and fall strictly; got {prices.tolist()}."
             )
         require_from_0("PriceDial.tolerance", self.tolerance)
+        require_growth("PriceDial.growth", self.growth)
         object.__setattr__(self, "prices", read_only(prices))
 
     @property
@@ -138,8 +140,18 @@ class PriceDial(QPolicy):
 
     def best(self, q_r: FloatArray, q_c: FloatArray) -> IntArray:
         """Returns the best action of each price `[N, M]`, given values `[N, A, M]`."""
-        found: IntArray = best_actions(q_r, q_c, self.prices, self.tolerance)
+        prices = self.prices * self.raised
+        found: IntArray = best_actions(q_r, q_c, prices, self.tolerance)
         return found
+
+    @property
+    def raised(self) -> float:
+        """Prices at its step over those at the start.
+
+        From the start, step t weighs rewards by gamma^t and costs by cost_gamma^t. So what is
+        cheapest from there on has the price times (cost_gamma / gamma)^t.
+        """
+        return raised(self.growth, self.step or 0)
 
     def choose(
         self,
@@ -194,8 +206,13 @@ class PricedPolicy(QPolicy):
     low: float = 0.0  # budgets it takes, to no effect
     high: float = 1.0  # the largest of them
     step: int | None = None  # the only step that it plays; all of them, if not given
+    growth: float = 1.0  # of the price with each step, as of `PriceDial`
 
     has_dial: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Checks the growth."""
+        require_growth("PricedPolicy.growth", self.growth)
 
     @property
     def budget_range(self) -> tuple[float, float]:
@@ -216,7 +233,8 @@ class PricedPolicy(QPolicy):
     ) -> Decisions:
         """Takes the best action."""
         q_r, q_c = self.q_values(states, 1, available)
-        return _decided(best_actions(q_r, q_c, np.array([self.price]), 0.0)[:, 0], budgets)
+        price = np.array([self.price * raised(self.growth, self.step or 0)])
+        return _decided(best_actions(q_r, q_c, price, 0.0)[:, 0], budgets)
 
     def options(
         self, states: NDArray[Any], budgets: FloatArray, available: BoolArray | None = None
@@ -361,6 +379,28 @@ class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
 
     def _points(self, states: NDArray[Any], available: BoolArray | None = None) -> PricedPoints:
         return self._policy.dial.at_step(self._step).points(states, available)
+
+
+def raised(growth: float, step: int) -> float:
+    """Growth over so many steps, kept within what can be multiplied.
+
+    >>> raised(1.0, 7), raised(1.25, 2), raised(2.0, 10_000) < 1e101
+    (1.0, 1.5625, True)
+    """
+    return float(np.exp(np.clip(step * np.log(growth), -_MOST_GROWN, _MOST_GROWN)))
+
+
+_MOST_GROWN = float(np.log(1e100))
+
+
+def require_growth(name: str, growth: float) -> None:
+    """Checks that a growth of prices is above 0 and finite.
+
+    Raises:
+        ConfigError: if it is not.
+    """
+    if not 0 < growth < np.inf:
+        raise ConfigError(f"{name} must be above 0 and finite; got {growth}.")
 
 
 def best_actions(q_r: Any, q_c: Any, prices: Any, tolerance: float) -> Any:

@@ -26,10 +26,11 @@ from bmdp.policies import (
     PriceDial,
     RandomBudgetedPolicy,
 )
+from bmdp.policies.limited import Spent, episode_limit_of, without_limit
 from bmdp.report import dial
 from bmdp.report.dial import Place, Play, Rows, View
 from bmdp.report.figures import Shares
-from bmdp.report.opened import Opened
+from bmdp.report.opened import Opened, cost_gamma_of
 from bmdp.report.series import CONFIDENCE, Curve, bare_curve, budget_curve, foretold_curve
 
 N_FIRST = 50  # episodes that are begun to see first states
@@ -58,8 +59,8 @@ class Measured:
         """Status of each budget by the frontier of a first state."""
         if self.places:
             return [mixture.status.name for mixture in self.places[0][1].mixtures]
-        if isinstance(self.policy, Portfolio):
-            return [BudgetStatus(s).name for s in self.policy.mixtures(self.budgets).status]
+        if isinstance(inside := without_limit(self.policy), Portfolio):
+            return [BudgetStatus(s).name for s in inside.mixtures(self.budgets).status]
         return self.played.status if self.played else []
 
 
@@ -76,12 +77,15 @@ def measure(
     """
     has_budgets = getattr(policy, "has_dial", True) and not isinstance(policy, PriceDial)
     names, rows = _seen(opened, seed)
+    is_limited = episode_limit_of(policy) is not None
+    whole, policy = policy, without_limit(policy)  # it is asked at states that show costs so far
     budgets = dial.dial_budgets(policy, None if rows is None else rows.states[rows.starts])
     played, baselines, shares, told = None, list[Curve](), None, ""
     if opened.env is not None and n_episodes:
-        played, chance = _play(opened, policy, budgets, names, (n_episodes, seed, progress))
-        baselines.append(chance)
-        rows = rows if opened.batch is not None else played.rows
+        played, chance = _play(opened, whole, budgets, names, (n_episodes, seed, progress))
+        if not is_limited:  # random actions know of no limit
+            baselines.append(chance)
+        rows = rows if opened.batch is not None or is_limited else played.rows
         shares, told = played.shares, f"Counted over {n_episodes:,} played episodes at each budget."
     elif rows is not None and opened.batch is not None and names:
         shares = dial.asked_shares(policy, rows, budgets, names, seed)
@@ -101,7 +105,7 @@ def measure(
             two = [values[[0, -1]] for values in (budgets, ends.cost.mean, ends.reward.mean)]
             baselines.insert(0, bare_curve("a coin between the ends", *two))
     return Measured(
-        policy=policy,
+        policy=whole,
         budgets=budgets,
         names=names,
         has_budgets=has_budgets,
@@ -129,6 +133,8 @@ def _notes(opened: Opened, policy: BudgetedPolicy, played: Play | None) -> Itera
         )
     elif played is None:
         yield "The policy was not played: costs and rewards are forecasts."
+    elif played.evaluation.cost_gamma is not None or episode_limit_of(opened.policy) is not None:
+        return
     elif opened.gammas is not None and opened.gammas[1] != (gamma := played.evaluation.gamma):
         yield (
             f"The policy was learned with a discount of costs of {opened.gammas[1]:g}, and the "
@@ -151,6 +157,8 @@ def _seen(opened: Opened, seed: int) -> tuple[list[str], Rows | None]:
             names = [str(name) for name in slots.metadata.get("action_names") or ()]
             if rows is None:
                 states = slots.reset([seed + i for i in range(N_FIRST)])
+                if episode_limit_of(opened.policy) is not None:
+                    states = Spent.nothing(N_FIRST).shown(states)
                 rows = Rows(states, np.zeros(N_FIRST, np.int64), np.arange(N_FIRST))
     return names if len(names) == n_actions else [f"action {a}" for a in range(n_actions)], rows
 
@@ -172,6 +180,7 @@ def _play(
         return None if progress is None else (lambda done, _: progress(n_before + done, n_all))
 
     same: dict[str, Any] = {"n_episodes": n_episodes, "seed": seed}
+    same["cost_gamma"] = cost_gamma_of(opened.folder, policy)
     played = dial.play(policy, opened.env, budgets, names, **same, progress=after(0))
     chance = RandomBudgetedPolicy(len(names), 0.0, 1.0)
     found = evaluate(chance, opened.env, budgets=[0.5], **same, progress=after(n_own))

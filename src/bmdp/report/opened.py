@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import EnvSpec
 
-from bmdp.data import StoredLog, TransitionBatch
+from bmdp.data import StoredLog, TransitionBatch, cost_so_far
 from bmdp.data.encoder import without_encoder
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError, StoreError
-from bmdp.policies import BudgetedPolicy, CalibratedPolicy, load_policy
+from bmdp.policies import BudgetedPolicy, load_policy
+from bmdp.policies.limited import episode_limit_of
 from bmdp.policies.portfolio import LogCertificate
 from bmdp.storage import POLICY, SPEC
 
@@ -46,7 +47,7 @@ class Opened:
         name = self.folder.resolve().name
         if self.is_from_log:
             return f"{name}: a policy learned from a log"
-        kind = "a calibrated policy" if isinstance(self.policy, CalibratedPolicy) else "a policy"
+        kind = "a calibrated policy" if getattr(self.policy, "certificate", None) else "a policy"
         return f"{name}: {kind} for {self.env.id}" if self.env else f"{name}: {kind}"
 
     @property
@@ -85,7 +86,9 @@ def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]
         spec = environment_of(policy, own, env, settings)
         if env is None and spec is not None:
             spec, gamma = as_explored(spec, found.get("header") or {})
-            found["gammas"] = found.get("gammas") or (gamma and (gamma, gamma))
+            cost_gamma = cost_gamma_of(folder, policy)
+            own_gammas = gamma and (gamma, gamma if cost_gamma is None else cost_gamma)
+            found["gammas"] = found.get("gammas") or own_gammas
     except ConfigError as error:
         if env is not None or settings:
             raise
@@ -126,6 +129,8 @@ def _some_of(log: StoredLog) -> TransitionBatch:
 
 def _open_fit(run: RunFolder) -> tuple[EnvConfig | None, dict[str, Any]]:
     """Opens a run of `bmdp.fit`, finished or not."""
+    from bmdp.learn.natures import completed  # torch takes long to import
+
     folder, notes, own = run.path, list[str](), environment_of_run(run)
     found, policy = _fitted(folder), folder / "policy"
     rounds = _rounds(folder)
@@ -139,13 +144,19 @@ def _open_fit(run: RunFolder) -> tuple[EnvConfig | None, dict[str, Any]]:
         elif tried:
             have = f"{have}; candidates that have learned: {'; '.join(tried)}"
         notes.append(_unfinished(folder, have))
-    gamma = (run.header.get("asked") or {}).get("gamma")
+    asked = run.header.get("asked") or {}
+    gamma, limit = asked.get("gamma"), asked.get("episode_limit")
+    cost_gamma = asked.get("cost_gamma") if limit is None else 1.0
+    gammas = None if gamma is None else (gamma, gamma if cost_gamma is None else cost_gamma)
+    if limit is not None:  # rounds that were explored show it already, and so do chunks
+        small = folder.glob("steps/log.npz")
+        logs = [cost_so_far(completed(TransitionBatch.from_npz(p)), limit) for p in small] or logs
     notes += found.get("notes", [])
     return own, {
         "policy": without_encoder(load_policy(policy)) if policy.exists() else None,
         "notes": notes,
         "header": run.header,
-        "gammas": None if gamma is None else (gamma, gamma),
+        "gammas": gammas,
         "batch": TransitionBatch.concatenate(batches) if (batches := [*rounds, *logs]) else None,
         "records": [_collection(i, batch, len(rounds)) for i, batch in enumerate(rounds)],
         "prediction": found.get("forecast"),
@@ -228,6 +239,29 @@ def as_explored(spec: EnvSpec, header: dict[str, Any]) -> tuple[EnvSpec, float |
     return bounded(spec, (header.get("asked") or {}).get("gamma"))
 
 
+def cost_gamma_of(folder: Path, policy: BudgetedPolicy | None) -> float | None:
+    """Returns the discount of costs that budgets of a policy are about, if it is one of its own.
+
+    Args:
+        folder: of a run, or of a policy.
+        policy: the policy; a calibrated one says it in its certificate.
+
+    Raises:
+        StoreError: if the run is damaged.
+    """
+    found: float | None = None
+    certificate = getattr(policy, "certificate", None)
+    if certificate is not None:
+        found = certificate.cost_gamma
+    elif (folder / SPEC).is_file():
+        from bmdp.learn.runs import RunFolder  # torch takes long to import
+
+        header = RunFolder(folder).header
+        asked = header.get("asked") or (header.get("spec") or {}).get("learner") or {}
+        found = asked.get("cost_gamma")
+    return None if episode_limit_of(policy) is not None else found
+
+
 def prediction_of(run: RunFolder) -> dict[str, Any] | None:
     """Returns the forecast that a run made of its policy, if it did."""
     return _fitted(run.path).get("forecast") or run.prediction()
@@ -256,7 +290,7 @@ def environment_of(
     if isinstance(env, EnvSpec):
         return find_spec(env)
     config = own if env is None else EnvConfig(env)
-    promise = policy.certificate if isinstance(policy, CalibratedPolicy) else None
+    promise = getattr(policy, "certificate", None)
     if config is None and promise is not None and not isinstance(promise, LogCertificate):
         config = EnvConfig(promise.env)
         for name, value in json.loads(promise.settings).items():

@@ -17,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.envs import ENV_IDS, known_frontier
 from bmdp.frontier import Frontier
 from bmdp.policies import CalibratedPolicy
+from bmdp.policies.limited import episode_limit_of, without_limit
 from bmdp.policies.portfolio import Certificate, LogCertificate
 from bmdp.report import dial
 from bmdp.report.curves import (
@@ -114,11 +115,12 @@ def run_section(  # noqa: PLR0913
 
 def _dial(opened: Opened, found: Measured, truth: Frontier | None, shown: Data) -> Data:
     gamma = 1.0 if opened.gammas is None else opened.gammas[1]
+    is_own = opened.gammas is not None and opened.gammas[0] != opened.gammas[1]
     n = len(found.budgets)
     data: dict[str, Any] = {
         "title": "The dial",
         "env": _env_name(opened.env),
-        "gamma": found.played.evaluation.gamma if found.played else gamma,
+        "gamma": gamma if is_own or not found.played else found.played.evaluation.gamma,
         "budgets": dial.rounded(found.budgets),
         "realised": _columns(found.realised or bare_curve("", *[np.full(n, np.nan)] * 3)),
         "baselines": [_baseline(curve, _is_far(curve, found, truth)) for curve in found.baselines],
@@ -274,8 +276,8 @@ def _tables(opened: Opened, found: Measured | None, prefix: str) -> Iterator[Tab
     if opened.fitted:
         yield candidates_table(f"{prefix}-candidates", opened.fitted.get("candidates") or ())
         yield forecast_table(f"{prefix}-forecast", opened.fitted.get("forecast") or {})
-    if isinstance(opened.policy, CalibratedPolicy):
-        held, members = opened.policy.certificate, opened.policy.portfolio
+    if isinstance(calibrated := without_limit(opened.policy), CalibratedPolicy):
+        held, members = calibrated.certificate, calibrated.portfolio
         columns = [
             Column("own budget", members.budgets.tolist(), ".4g", "own_budget"),
             Column("mean cost", held.cost_mean.tolist(), ".4g", "cost_mean"),
@@ -326,13 +328,13 @@ def _facts(opened: Opened, found: Measured | None) -> dict[str, str]:
         "Taken": ", ".join(taken),
         "Asked for": listed(asked),
         "Policy": type(opened.policy).__name__ if opened.policy else "",
-        "Budgets are": "expected cost from now on" + _discounted(opened.gammas),
+        "Budgets are": _budgets_are(opened),
         "Measured": f"{played.n_episodes:,} episodes at each budget, seed {played.seed}; intervals "
         "have 95 %, each by itself"
         if played
         else "",
-        "Promise": _line(opened.policy.certificate)
-        if isinstance(opened.policy, CalibratedPolicy)
+        "Promise": _line(held)
+        if (held := getattr(opened.policy, "certificate", None)) is not None
         else "",
         "Seed": str(header.get("seed", "")),
         "Command": str(header.get("command", "")),
@@ -419,8 +421,16 @@ def _line(certificate: Certificate) -> str:
     return " ".join(str(certificate).split("\n"))
 
 
-def _discounted(gammas: tuple[float, float] | None) -> str:
-    return f", discounted by {gammas[1]:g} a step" if gammas and gammas[1] < 1 else ""
+def _budgets_are(opened: Opened) -> str:
+    """Quantity that budgets are about."""
+    limit, gammas = episode_limit_of(opened.policy), opened.gammas
+    if limit is not None:
+        return f"the chance that an episode costs more than {limit:g}"
+    if gammas is None or gammas[0] == gammas[1]:
+        shown = f", discounted by {gammas[1]:g} a step" if gammas and gammas[1] < 1 else ""
+        return f"expected cost from now on{shown}"
+    costs = "not discounted" if gammas[1] == 1 else f"discounted by {gammas[1]:g} a step"
+    return f"expected cost from now on, {costs}; rewards are discounted by {gammas[0]:g}"
 
 
 def _cell(value: Any) -> float | int | str | None:

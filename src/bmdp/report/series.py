@@ -60,11 +60,8 @@ def budget_curve(label: str, evaluations: Sequence[Evaluation]) -> Curve:
         if not np.array_equal(other.budgets, settings):
             raise DataError(f"budgets must be the same for all seeds; those of [{i}] differ.")
     cost, reward = (
-        [
-            Interval(*(getattr(e, f"discounted_{name}_{end}") for end in Interval._fields))
-            for e in evaluations
-        ]
-        for name in ("cost", "reward")
+        [Interval(*(getattr(e, f"{name}_{end}") for end in Interval._fields)) for e in evaluations]
+        for name in ("dial_cost", "discounted_reward")
     )
     return _curve(label, settings, cost, reward)
 
