@@ -82,7 +82,7 @@ def mixture_values(costs: Value, rewards: Value, budgets: Value) -> MixtureValue
 
 
 class PointValues(NamedTuple):
-    """Points `[n, K]`, and where their frontier begins, `[n, 1]`, as `bmdp.policies.hull.Points`."""
+    """Points `[n, K]`, and where their frontier begins, `[n, 1]`; as `hull.Points`."""
 
     costs: Value
     rewards: Value

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 OPSET, TREES_OPSET, IR = 18, 3, 9
 TREES = "ai.onnx.ml"
 """Domain of trees."""
 
-Operand: TypeAlias = "Value | NDArray[Any] | float | int | bool"
+Operand: TypeAlias = Any
+"""A `Value`, or an array or a number, which becomes a constant."""
 
 
 class Graph:
@@ -104,11 +104,21 @@ class Graph:
             return parts[0]
         return self.op("Concat", *parts, dtype=parts[0].dtype, axis=axis)
 
+    def renamed(self, value: Value, name: str) -> str:
+        """Gives an array a name that is seen from outside."""
+        self.nodes.append(helper.make_node("Identity", [value.name], [name]))
+        return name
+
     def whole(
         self, name: str, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]
     ) -> GraphProto:
-        """The graph as ONNX has it."""
-        return helper.make_graph(self.nodes, name, inputs, outputs, self.constants)
+        """The graph as ONNX has it, without constants that nothing is computed from."""
+        used = {one for node in self.nodes for one in node.input}
+        for node in self.nodes:
+            for attribute in node.attribute:
+                used.update(one for inner in attribute.g.node for one in inner.input)
+        constants = [constant for constant in self.constants if constant.name in used]
+        return helper.make_graph(self.nodes, name, inputs, outputs, constants)
 
 
 class Value:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from typing import Any
 
+from bmdp.data.encoder import EncodedPolicy
 from bmdp.errors import MissingDependency, PolicyError
 from bmdp.storage import AnyPath, written
 
@@ -37,49 +39,36 @@ def export_onnx(policy: Any, path: AnyPath, *, overwrite: bool = False) -> None:
         new.write_bytes(onnx_bytes(policy))
 
 
+def metadata_of(path: AnyPath) -> dict[str, Any]:
+    """Returns what an exported file says of itself, with its inputs and outputs as text."""
+    import onnx
+
+    model = onnx.load(os.fspath(path))
+    about = {prop.key: json.loads(prop.value) for prop in model.metadata_props}
+    return {
+        **about,
+        "inputs": [_told(value) for value in model.graph.input],
+        "outputs": [_told(value) for value in model.graph.output],
+    }
+
+
 def onnx_bytes(policy: Any) -> bytes:
     """Returns the content of the file."""
     from onnx import checker, helper
 
     from bmdp import __version__
-    from bmdp.deployment.graph import IR, OPSET, TREES, TREES_OPSET, info
+    from bmdp.deployment.graph import IR, OPSET, TREES, TREES_OPSET
     from bmdp.deployment.policy_graphs import form_of, plain, policy_graph
 
     inner = plain(policy)
     form = form_of(inner)
-    graph, outputs = policy_graph(inner, form)
-    n_carried = len(form.carried)
-    kind = "float64" if len(form.state_shape) == 2 else "int64"
-    inputs = [info("states", kind, form.state_shape), info("budgets", "float64", ("N",))]
-    if form.n_draws:
-        inputs.append(info("uniforms", "float64", ("N", form.n_draws)))
-    if form.n_steps > 1:
-        inputs.append(info("step", "int64", ()))
-    if n_carried:
-        inputs.append(info("carried", "float64", ("N", n_carried)))
-    told = []
-    for name, value in outputs.items():
-        graph.nodes.append(helper.make_node("Identity", [value.name], [name]))
-        told.append(info(name, value.dtype, ("N", n_carried) if name == "next_carried" else ("N",)))
-    size = sum(len(constant.raw_data) for constant in graph.constants)
+    whole = policy_graph(inner, form)
+    size = sum(len(array.raw_data) for array in whole.initializer)
     if size > _MOST_BYTES:
         raise PolicyError(
             f"{type(policy).__name__} cannot be written as ONNX: its {size / 2**30:.1f} GiB of "
-            "numbers do not fit into one file. Learn it with fewer trees or members."
+            "numbers do not fit into one file. Learn it with fewer trees, or fewer members."
         )
-    opsets = [helper.make_opsetid("", OPSET)]
-    if any(node.domain == TREES for node in graph.nodes):
-        opsets.append(helper.make_opsetid(TREES, TREES_OPSET))
-    model = helper.make_model(
-        graph.whole(type(policy).__name__, inputs, told),
-        opset_imports=opsets,
-        ir_version=IR,
-        producer_name="bmdp",
-        producer_version=__version__,
-        doc_string=_DOCUMENT,
-    )
-    names = getattr(policy, "action_names", ())
-    columns = policy.encoder.state_names if hasattr(policy, "encoder") else ()
     about = {
         "bmdp": __version__,
         "policy": type(policy).__name__,
@@ -87,14 +76,36 @@ def onnx_bytes(policy: Any) -> bytes:
         "budget_range": [float(end) for end in policy.budget_range],
         "n_draws": form.n_draws,
         "n_steps": form.n_steps,
-        "carried": list(form.carried),
-        "state_names": list(columns),
-        "action_names": list(names),
+        "carried": form.carried,
     }
-    helper.set_model_props(model, {n: v if isinstance(v, str) else json.dumps(v) for n, v in about.items()})
+    if isinstance(policy, EncodedPolicy):
+        about |= {
+            "state_names": policy.encoder.state_names,
+            "action_names": policy.action_names,
+        }
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(TREES, TREES_OPSET)]
+    has_trees = any(node.domain == TREES for node in whole.node)
+    model = helper.make_model(
+        whole,
+        opset_imports=opsets if has_trees else opsets[:1],
+        ir_version=IR,
+        producer_name="bmdp",
+        producer_version=__version__,
+        doc_string=_DOCUMENT,
+    )
+    helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
     checker.check_model(model)
     content: bytes = model.SerializeToString()
     return content
+
+
+def _told(value: Any) -> str:
+    """Name, shape and type of an input or output."""
+    from onnx import helper
+
+    kind = value.type.tensor_type
+    shape = ", ".join(d.dim_param or str(d.dim_value) for d in kind.shape.dim)
+    return f"{value.name} [{shape}] {helper.tensor_dtype_to_np_dtype(kind.elem_type)}"
 
 
 _DOCUMENT = """A policy of bmdp: what to do at N states, given a budget for each.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from onnx import GraphProto
 
 from bmdp.data.encoder import without_encoder
 from bmdp.deployment.frontiers import (
@@ -21,12 +22,14 @@ from bmdp.deployment.frontiers import (
     mixture_values,
     ruled_points,
 )
-from bmdp.deployment.graph import Graph, Value
+from bmdp.deployment.graph import Graph, Value, info
 from bmdp.deployment.q_graphs import q_graph, state_shape
 from bmdp.errors import PolicyError
 from bmdp.policies.hull import HullPolicy
 from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
-from bmdp.policies.prices import MultiplierPolicy, PricedPolicy, PriceDial
+from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
+
+OUTPUTS = ("actions", "next_budgets", "statuses")
 
 Columns = tuple[Value, ...]
 """Columns `[n, 1]`, float64."""
@@ -112,7 +115,8 @@ def decided(policy: Any, given: Given) -> Decided:
 
 def _hull(policy: HullPolicy, given: Given) -> Decided:
     """As `HullPolicy.choose`."""
-    graph, grid = given.budgets.graph, graph_grid(policy, given)
+    graph = given.budgets.graph
+    grid = graph.constant(policy.beta_grid)
     q_r, q_c = q_graph(policy.q_function, given.states, given.step)
     points = ruled_points(policy.rule, q_r.reshape(0, -1), q_c.reshape(0, -1), given.step)
     held, first, least = (
@@ -125,11 +129,6 @@ def _hull(policy: HullPolicy, given: Given) -> Decided:
     point = graph.where(is_infeasible, points.cheapest, point)
     n_budgets = len(policy.beta_grid)
     return Decided(point // n_budgets, grid.take(point % n_budgets), found.status, ())
-
-
-def graph_grid(policy: HullPolicy, given: Given) -> Value:
-    """Budgets that can be handed on."""
-    return given.budgets.graph.constant(policy.beta_grid)
 
 
 class Priced(NamedTuple):
@@ -251,9 +250,7 @@ def _members(policy: Portfolio, within: Value) -> MixtureValues:
     steps = order[np.append(True, policy.rewards[order][1:] > best_before[:-1])]
     n_within = (within >= policy.costs[steps][None]).cast(np.int64).reduce("Sum", 1)
     member = graph.constant(steps.astype(np.int64)).take((n_within - 1).at_least(0))
-    status = graph.where(
-        n_within.equals(len(steps)), graph.constant(SLACK), graph.constant(TIGHT)
-    )
+    status = graph.where(n_within.equals(len(steps)), graph.constant(SLACK), graph.constant(TIGHT))
     status = graph.where(n_within.equals(0), graph.constant(INFEASIBLE), status)
     never = graph.constant([[0.0]]).rows_like(within)
     return MixtureValues(member, member, never, status)
@@ -268,47 +265,51 @@ def split(columns: Value, n: int) -> Columns:
     return tuple(columns.take([i], 1) for i in range(n))
 
 
-def policy_graph(policy: Any, form: Form) -> tuple[Graph, dict[str, Value]]:
-    """Returns the graph of a policy, and its outputs by name.
+def policy_graph(policy: Any, form: Form) -> GraphProto:
+    """Returns the graph of a policy.
 
     A row whose budget is no number or below the range, or whose state is none, is refused: its
     action and status are -1, its next budget is not a number, and what it carries stays.
     """
-    graph, low = Graph(), policy.budget_range[0]
-    n_carried = len(form.carried)
-    states = graph.input("states", np.float64 if len(form.state_shape) == 2 else np.int64)
-    budgets = graph.input("budgets", np.float64).reshape(-1, 1)
-    known = states
-    if states.dtype == np.int64:
+    graph, low, inputs = Graph(), policy.budget_range[0], []
+
+    def given_as(name: str, kind: str, *shape: int | str) -> Value:
+        inputs.append(info(name, kind, shape))
+        return graph.input(name, kind)
+
+    is_numbered = len(form.state_shape) == 1
+    states = given_as("states", "int64" if is_numbered else "float64", *form.state_shape)
+    budgets = given_as("budgets", "float64", "N").reshape(-1, 1)
+    n_draws, n_carried = form.n_draws, len(form.carried)
+    uniforms = split(given_as("uniforms", "float64", "N", n_draws), n_draws) if n_draws else ()
+    step = given_as("step", "int64").at_least(0) if form.n_steps > 1 else 0
+    carried = split(given_as("carried", "float64", "N", n_carried), n_carried) if n_carried else ()
+    if is_numbered:
         n_states = n_states_of(policy)
         is_state = ((states >= 0) & (states < n_states)).reshape(-1, 1)
-        known = states.at_least(0).at_most(n_states - 1)
+        states = states.at_least(0).at_most(n_states - 1)
     elif form.state_shape[1] == 0:
         is_state = graph.constant([[True]])
     else:
-        sizes = states.one("Abs").reduce("Max", 1)
-        is_state = sizes < np.inf
-        known = graph.where(is_state, states, 0.0)
+        is_state = states.one("Abs").reduce("Max", 1) < np.inf
+        states = graph.where(is_state, states, 0.0)
     is_good = is_state & (budgets >= low)
-    uniforms = graph.input("uniforms", np.float64) if form.n_draws else None
-    given = Given(
-        known,
-        graph.where(is_good, budgets, low),
-        () if uniforms is None else split(uniforms, form.n_draws),
-        graph.input("step", np.int64).at_least(0) if form.n_steps > 1 else 0,
-        split(graph.input("carried", np.float64), n_carried) if n_carried else (),
-    )
-    found = decided(policy, given)
+    held = graph.where(is_good, budgets, low)
+    found = decided(policy, Given(states, held, uniforms, step, carried))
+    columns = (found.action, -1), (found.next_budget, np.nan), (found.status, -1)
     outputs = {
-        "actions": graph.where(is_good, found.action, -1).reshape(-1),
-        "next_budgets": graph.where(is_good, found.next_budget, np.nan).reshape(-1),
-        "statuses": graph.where(is_good, found.status, -1).reshape(-1),
+        name: graph.where(is_good, value, refused).reshape(-1)
+        for name, (value, refused) in zip(OUTPUTS, columns, strict=True)
     }
     if n_carried:
-        carried = zip(found.carried, given.carried, strict=True)
-        columns = [graph.where(is_good, after, before) for after, before in carried]
-        outputs["next_carried"] = graph.concat(columns, 1)
-    return graph, outputs
+        both = zip(found.carried, carried, strict=True)
+        after = [graph.where(is_good, one, other) for one, other in both]
+        outputs["next_carried"] = graph.concat(after, 1)
+    told = [
+        info(graph.renamed(value, name), value.dtype, ("N", n_carried)[: 1 + (name not in OUTPUTS)])
+        for name, value in outputs.items()
+    ]
+    return graph.whole(type(policy).__name__, inputs, told)
 
 
 def n_states_of(policy: Any) -> int:
@@ -316,5 +317,5 @@ def n_states_of(policy: Any) -> int:
     policy = plain(policy)
     if isinstance(policy, Portfolio):
         return min(map(n_states_of, policy.policies))
-    q = policy.dial.q_function if isinstance(policy, MultiplierPolicy) else policy.q_function
+    q: Any = policy.dial.q_function if isinstance(policy, MultiplierPolicy) else policy.q_function
     return int(q.q_r.shape[-3])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bmdp.deployment.frontiers import of_step
-from bmdp.deployment.graph import TREES, Graph, Value
+from bmdp.deployment.graph import TREES, Value
 from bmdp.errors import PolicyError
 from bmdp.models.actor import ActorQ
 from bmdp.models.forest import ForestQ
@@ -80,7 +80,7 @@ def q_graph(q_function: Any, states: Value, step: Value | int) -> tuple[Value, V
 
 
 def _learned(q: LearnedQ, states: Value, step: Value | int) -> tuple[Value, Value]:
-    graph, model = states.graph, cast(QModel, q.model)
+    graph, model = states.graph, q.model
     rows = states
     if q.clock:
         shares = np.minimum(np.arange(q.clock + 1), q.clock) / q.clock
@@ -101,7 +101,7 @@ def _learned(q: LearnedQ, states: Value, step: Value | int) -> tuple[Value, Valu
 def _mask(q: LearnedQ, rows: Value, embedded: Value) -> Value | None:
     """Actions that may be played, `[n, A, 1]`, or for all states alike; None if all may."""
     graph = rows.graph
-    known = _known(cast(QModel, q.model), embedded)
+    known = _known(q.model, embedded)
     if q.support is not None:
         if not isinstance(q.support, Support):
             raise _no_graph(q.support)
@@ -205,9 +205,7 @@ def _embed_forest(model: ForestQ, rows: Value) -> Value:
     """Leaves of states in all trees, `[n, E, A, T]`: a tree's value is the number of its leaf."""
     graph = rows.graph
     nodes = [_array(getattr(model, n)) for n in ("feature", "threshold", "child", "leaf_of")]
-    feature, threshold, child, leaf_of = (
-        a.reshape(-1, *a.shape[3:]) for a in nodes
-    )  # of M trees
+    feature, threshold, child, leaf_of = (a.reshape(-1, *a.shape[3:]) for a in nodes)  # of M trees
     if leaf_of.max() >= _MOST_LEAVES:
         raise PolicyError("ForestQ cannot be written as ONNX: its trees have too many leaves.")
     tree, node = _reachable(child)
@@ -239,7 +237,7 @@ def _embed_forest(model: ForestQ, rows: Value) -> Value:
 
 
 def _reachable(child: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Trees and nodes that are not there to fill up, of children `[M, K, 2]` after their parents."""
+    """Trees and nodes on a way from a root, of children `[M, K, 2]`, which follow their parents."""
     is_there = np.zeros(child.shape[:2], np.bool_)
     is_there[:, 0] = True
     trees = np.arange(len(child))
@@ -248,7 +246,8 @@ def _reachable(child: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
             after = child[:, node, side]
             own = is_there[:, node]
             is_there[trees[own], after[own]] = True
-    return np.nonzero(is_there)
+    tree, node = np.nonzero(is_there)
+    return tree, node
 
 
 def _read_forest(model: ForestQ, embedded: Value, step: Value | int) -> Values:
@@ -317,7 +316,11 @@ def _keys(rows: Value, n_numbers: int) -> Value:
     bits = bits + np.arange(1, n_numbers + 1) * np.int64(_STEP)  # which wraps around
     bits = (bits ^ _shifted(bits, 30)) * _FIRST
     bits = (bits ^ _shifted(bits, 27)) * _SECOND
-    return (bits ^ _shifted(bits, 31)).reduce("Sum", 1).reshape(-1)
+    mixed = bits ^ _shifted(bits, 31)
+    total = mixed.take(0, 1)
+    for column in range(1, n_numbers):  # not `ReduceSum`, which may add up in floating point
+        total = total + mixed.take(column, 1)
+    return total
 
 
 def _shifted(bits: Value, by: int) -> Value:
@@ -336,7 +339,8 @@ def _read_table(model: TableQ, embedded: Value, step: Value | int) -> Values:
 
 
 def _read_network(model: NetworkQ, embedded: Value, step: Value | int) -> Values:
-    read = _read_encoder if isinstance(model.stacks[0], EncoderStack) else _read_frontier_net
+    is_encoder = isinstance(model.stacks[0], EncoderStack)
+    read = _read_encoder if is_encoder else _read_frontier_net
     return [read(model, e, embedded, step) for e in range(model.sizes.n_members)]
 
 
