@@ -43,7 +43,8 @@ def mixture_values(costs: Value, rewards: Value, budgets: Value) -> MixtureValue
         return (y - y0) * (x.at(high) - x0) > (x - x0) * (y.at(high) - y0)
 
     def goes_on(graph: Graph, state: Sequence[Value]) -> Value:
-        return state[2].within(graph).any(1).any(0).reshape()
+        n_above = state[2].within(graph).cast(np.int64).reduce("Sum", 1).reduce("Sum", 0)
+        return (n_above > 0).reshape()  # also of no rows at all
 
     def turn(graph: Graph, state: Sequence[Value]) -> Sequence[Value]:
         low, high, mask = state

@@ -245,6 +245,15 @@ class Value:
             "Reshape", self, self.graph.constant(shape, np.int64), dtype=self.dtype
         )
 
+    def flat(self) -> Value:
+        """All axes but the first as one."""
+        return self.one("Flatten", axis=1)
+
+    def with_axis(self, axis: int) -> Value:
+        """One more axis, of length 1."""
+        axes = self.graph.constant([axis], np.int64)
+        return self.graph.op("Unsqueeze", self, axes, dtype=self.dtype)
+
     def transpose(self, *axes: int) -> Value:
         """Axes in another order."""
         return self.one("Transpose", perm=axes)

@@ -26,6 +26,7 @@ from bmdp.deployment.graph import Graph, Value, info
 from bmdp.deployment.q_graphs import q_graph, state_shape
 from bmdp.errors import PolicyError
 from bmdp.policies.hull import HullPolicy
+from bmdp.policies.policy import QPolicy
 from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
 
@@ -106,19 +107,28 @@ def decided(policy: Any, given: Given) -> Decided:
     if isinstance(policy, Portfolio):
         return _member_of(policy, given)
     graph, (_, highest) = given.budgets.graph, policy.budget_range
-    step = given.step if policy.step is None else policy.step
-    within = given._replace(budgets=given.budgets.at_most(highest), step=step)
+    within = given._replace(budgets=given.budgets.at_most(highest))
     found = _hull(policy, within) if isinstance(policy, HullPolicy) else _priced(policy, within)
     status = graph.where(given.budgets > highest, graph.constant(SLACK), found.status)
     return found._replace(status=status)
+
+
+def _own_step(policy: QPolicy, step: Value | int) -> Value | int:
+    """The step that a policy plays, as `QPolicy.at_step`: its only one, or at most its last."""
+    if policy.step is not None:
+        return policy.step
+    return (
+        min(step, policy.n_steps - 1) if isinstance(step, int) else step.at_most(policy.n_steps - 1)
+    )
 
 
 def _hull(policy: HullPolicy, given: Given) -> Decided:
     """As `HullPolicy.choose`."""
     graph = given.budgets.graph
     grid = graph.constant(policy.beta_grid)
-    q_r, q_c = q_graph(policy.q_function, given.states, given.step)
-    points = ruled_points(policy.rule, q_r.reshape(0, -1), q_c.reshape(0, -1), given.step)
+    step = _own_step(policy, given.step)
+    q_r, q_c = q_graph(policy.q_function, given.states, step)
+    points = ruled_points(policy.rule, q_r.flat(), q_c.flat(), step)
     held, first, least = (
         v.cast(np.float64) for v in (given.budgets, points.first_cost, points.least_budget)
     )
@@ -141,10 +151,10 @@ class Priced(NamedTuple):
 
 def _points(policy: PriceDial | PricedPolicy, given: Given) -> Priced:
     """As `PriceDial.points`."""
-    graph, is_dial = given.budgets.graph, isinstance(policy, PriceDial)
+    graph = given.budgets.graph
     prices = np.asarray(policy.prices if isinstance(policy, PriceDial) else [policy.price])
     tolerance = policy.tolerance if isinstance(policy, PriceDial) else 0.0
-    step = given.step if policy.step is None or not is_dial else policy.step
+    step = _own_step(policy, given.step)
     q_r, q_c = q_graph(policy.q_function, given.states, step)
     is_infinite = prices == np.inf
     finite = np.where(is_infinite, 0.0, prices)
@@ -155,8 +165,8 @@ def _points(policy: PriceDial | PricedPolicy, given: Given) -> Priced:
         is_dear = (q_c > least + tolerance) & graph.constant(is_infinite)
         worth = graph.where(is_dear, -np.inf, worth)
     actions = worth.place("ArgMax", 1)  # [n, 1, M]
-    costs, rewards = (q.at(actions, 1).reshape(0, -1) for q in (q_c, q_r))
-    return Priced(actions.reshape(0, -1), costs, rewards)
+    costs, rewards = (q.at(actions, 1).flat() for q in (q_c, q_r))
+    return Priced(actions.flat(), costs, rewards)
 
 
 def _finite(costs: Value) -> Value:

@@ -110,7 +110,7 @@ def _mask(q: LearnedQ, rows: Value, embedded: Value) -> Value | None:
     if known is None:
         return None if q.taken.all() else taken.reshape(1, -1, 1)
     both = known & taken
-    return (both | (taken & ~both.any(1))).reshape(0, -1, 1)
+    return (both | (taken & ~both.any(1))).with_axis(2)
 
 
 def _known(model: QModel, embedded: Value) -> Value | None:
@@ -246,8 +246,8 @@ def _reachable(child: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
             after = child[:, node, side]
             own = is_there[:, node]
             is_there[trees[own], after[own]] = True
-    tree, node = np.nonzero(is_there)
-    return tree, node
+    found = np.nonzero(is_there)
+    return found[0], found[1]
 
 
 def _read_forest(model: ForestQ, embedded: Value, step: Value | int) -> Values:
@@ -326,7 +326,8 @@ def _keys(rows: Value, n_numbers: int) -> Value:
 def _shifted(bits: Value, by: int) -> Value:
     """Bits shifted to the right, the sign being copied."""
     sign = (bits < 0).cast(np.int64) * -1
-    return ((bits ^ sign) // 2**by) ^ sign
+    found: Value = ((bits ^ sign) // 2**by) ^ sign
+    return found
 
 
 def _read_table(model: TableQ, embedded: Value, step: Value | int) -> Values:
@@ -355,7 +356,7 @@ def _read_encoder(model: NetworkQ, member: int, embedded: Value, step: Value | i
             encoded = stack._encoded(model.budgets.expand(len(weight), -1)[..., None])
             maps.append((weight[member], (encoded @ joining + bias)[member]))
     weights, joined = (np.stack([_array(m) for m in column]) for column in zip(*maps, strict=True))
-    rows = (embedded @ of_step(graph, weights, step)).reshape(0, 1, -1)
+    rows = (embedded @ of_step(graph, weights, step)).with_axis(1)
     rows = rows + of_step(graph, joined[:, None], step)  # [n, H, units]
     first = 0 if stacks[0].is_literal else 1
     layers = [list(stack.others)[first:] for stack in stacks]
