@@ -37,8 +37,8 @@ from bmdp.policies import (
     HullRule,
     MultiplierPolicy,
     Portfolio,
-    PricedPolicy,
     PriceDial,
+    PricedPolicy,
     RandomBudgetedPolicy,
     TabularQ,
 )
