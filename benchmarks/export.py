@@ -39,7 +39,7 @@ _MEANT = 1e-6  # by which next budgets may differ
 
 def models(n_steps: int) -> dict[str, Any]:
     """A regressor of each kind."""
-    how = Regression(steps=n_steps)
+    how = Regression(steps=n_steps, batch_size=1000)
     return {
         "table": TableModel(),
         "linear": LinearModel("quadratic"),
@@ -112,11 +112,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = records.options(__doc__ or "", arguments)
     set_num_threads(1)
     torch.set_num_threads(1)
-    n_episodes, n_rows, times = (60, 100, 1) if options.quick else (2000, 10_000, 5)
+    n_episodes, n_rows, times = (60, 100, 1) if options.quick else (500, 10_000, 5)
     batch = explored(n_episodes)
     rng = np.random.default_rng(0)
     rows = []
-    for name, model in models(5 if options.quick else 200).items():
+    for name, model in models(5 if options.quick else 50).items():
         states = batch.state[rng.integers(len(batch), size=n_rows)].astype(np.float64)
         if name != "table":
             states = states + rng.normal(size=states.shape) / 4

@@ -16,18 +16,21 @@ import pytest
 import torch
 from onnx import helper
 
+import bmdp
 from bmdp import BFTQ, FTQ, BFTQConfig, FTQConfig, LagrangianFTQ, MissingDependency
 from bmdp.data.encoder import EncodedPolicy, Encoder, StateColumn
 from bmdp.deployment import onnx as exporting
 from bmdp.deployment.frontiers import mixture_values
 from bmdp.deployment.graph import Graph, info
 from bmdp.deployment.q_graphs import _keys
+from bmdp.envs.slots import find_spec
 from bmdp.errors import PolicyError, StoreError
 from bmdp.exact import allocate_budgets
 from bmdp.exact.price_dial import price_dial
 from bmdp.exact.textbook import branches
 from bmdp.frontier import best_mixtures, hull_mixture, upper_frontier
-from bmdp.learn import Backward
+from bmdp.learn import Backward, Iterations
+from bmdp.learn.collect import collect
 from bmdp.learn.learners import LagrangianConfig
 from bmdp.models import ActorModel, LearnedQ, Sizes, Support
 from bmdp.models.regressor import Bounded, MeanQ
@@ -478,25 +481,46 @@ def of_function(states):
     return np.zeros((len(states), 2, 2)), np.ones((len(states), 2, 2))
 
 
-def refused():
-    grid = np.linspace(0, 1, 21)
-    own = BFTQConfig(gamma=0.9, model=ALL["own"], ensemble=1)
-    yield "function", HullPolicy(of_function, grid[:2]), "of_function"
-    yield "own regressor", BFTQ(own).fit(log(), seed=0), "cannot be written as ONNX"
-    yield "own support", learned("linear", support=ALL), "dict"
-    yield "random", RandomBudgetedPolicy(2, 0.0, 1.0), "RandomBudgetedPolicy"
-    yield "allocation", allocate_budgets(branches().model).policy(), "AllocationPolicy"
-    yield "portfolio of one", portfolio([RandomBudgetedPolicy(2, 0.0, 1.0)]), "RandomBudgeted"
-    table = HullPolicy(TabularQ(np.zeros((3, 2, 2)), np.ones((3, 2, 2))), [0.0, 2.0])
-    yield "portfolio of different states", portfolio([table, fitted("linear")]), "Portfolio"
+def of_table():
+    return HullPolicy(TabularQ(np.zeros((3, 2, 2)), np.ones((3, 2, 2))), [0.0, 2.0])
 
 
-@pytest.mark.parametrize("number", range(7))
-def test_other_policies_are_refused_in_one_line(number):
-    _, policy, told = list(refused())[number]
-    with pytest.raises(PolicyError, match=told) as caught:
-        exporting.onnx_bytes(policy)
+def of_own_regressor():
+    config = BFTQConfig(gamma=0.9, model=ALL["own"], ensemble=1, schedule=Iterations(1))
+    return BFTQ(config).fit(log(), seed=0)
+
+
+REFUSED = {
+    "function": (lambda: HullPolicy(of_function, [0.0, 1.0]), "of_function"),
+    "own regressor": (of_own_regressor, "NeighboursQ"),
+    "own support": (lambda: learned("linear", support=ALL), "dict"),
+    "random": (lambda: RandomBudgetedPolicy(2, 0.0, 1.0), "RandomBudgetedPolicy"),
+    "allocation": (lambda: allocate_budgets(branches().model).policy(), "AllocationPolicy"),
+    "random member": (lambda: portfolio([RandomBudgetedPolicy(2, 0, 1)]), "RandomBudgetedPolicy"),
+    "different states": (lambda: portfolio([of_table(), fitted("linear")]), "Portfolio"),
+}
+
+
+@pytest.mark.parametrize(("make", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_other_policies_are_refused_in_one_line(make, told):
+    with pytest.raises(PolicyError, match=f"^{told} cannot be written as ONNX") as caught:
+        exporting.onnx_bytes(make())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["corridors", "slot-filling"])
+def test_what_fit_hands_over_is_played_through_whole_episodes(env):
+    policy = bmdp.fit(env, episodes=150, minutes=0.3, seed=0).policy
+    batch = collect(
+        RandomBudgetedPolicy(5 if env == "corridors" else 7, 0.0, 1.0),
+        find_spec(env),
+        range(60),
+        budgets=np.full(60, 0.5),
+        seed=1,
+    )
+    rows = np.random.default_rng(0).integers(len(batch), size=(6, 400))
+    assert_episodes_agree(policy, batch.state[rows].astype(np.float64))
 
 
 def test_what_does_not_fit_into_one_file_is_refused(monkeypatch):

@@ -262,7 +262,7 @@ def _read_forest(model: ForestQ, embedded: Value, step: Value | int) -> Values:
         total = kept.take(own.take(0, 2))
         for tree in range(1, n_trees):
             total = total + kept.take(own.take(tree, 2))
-        mean = total * (np.float32(1) / np.float32(n_trees))
+        mean = total / n_trees
         found.append(mean.reshape(-1, n_actions, 2, len(heads)).transpose(0, 2, 1, 3))
     return found
 
