@@ -146,6 +146,15 @@ def test_the_graph_of_a_frontier_agrees_with_exact_geometry_at_ties(n_points, dt
         assert p_upper[i] == pytest.approx(wanted.p_upper, abs=1e-7)
 
 
+def test_of_points_on_an_edge_that_is_parallel_to_the_chord_the_ends_are_played():
+    points = np.array([[0, 0], [4, 7], [3, 6], [5, 8], [10, 10]], float)  # 4, 7 is on an edge
+    budgets = np.array([3.5, 4.0, 4.5])
+    costs, rewards = (np.tile(column, (3, 1)) for column in points.T)
+    lower, upper, p_upper, _ = mixtures_by_graph(costs, rewards, budgets)
+    assert (lower.tolist(), upper.tolist()) == ([2, 2, 2], [3, 3, 3])
+    assert p_upper.tolist() == [0.25, 0.5, 0.75]
+
+
 def test_the_graph_of_a_frontier_agrees_with_the_kernel_on_smooth_curves():
     rng = np.random.default_rng(0)  # where nearly every point is a vertex
     x = np.sort(rng.random((500, 105)), axis=1).astype(np.float32)
