@@ -272,5 +272,5 @@ def onnx_type(dtype: Any) -> int:
 
 
 def info(name: str, dtype: Any, shape: Sequence[int | str] | None) -> ValueInfoProto:
-    """What an input or output is."""
+    """Name, type and shape of an input or output."""
     return helper.make_tensor_value_info(name, onnx_type(dtype), shape)

@@ -37,7 +37,7 @@ Columns = tuple[Value, ...]
 
 
 class Given(NamedTuple):
-    """What a policy decides by. Budgets are not below its range."""
+    """All that a policy decides by. Budgets are not below its range."""
 
     states: Value  # [n, D], or numbers of states [n]
     budgets: Value  # [n, 1]
@@ -47,7 +47,7 @@ class Given(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What it decides, in columns `[n, 1]`."""
+    """A policy's decisions, in columns `[n, 1]`."""
 
     action: Value
     next_budget: Value
@@ -56,7 +56,7 @@ class Decided(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What a policy takes."""
+    """All that a policy takes."""
 
     state_shape: tuple[Any, ...]
     n_draws: int
@@ -142,7 +142,7 @@ def _hull(policy: HullPolicy, given: Given) -> Decided:
 
 
 class Priced(NamedTuple):
-    """What each of `M` prices does at states, as `bmdp.policies.prices.PricedPoints`."""
+    """Actions, costs and rewards of `M` prices, as `bmdp.policies.prices.PricedPoints`."""
 
     actions: Value  # [n, M]
     costs: Value  # [n, M]
