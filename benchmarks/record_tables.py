@@ -504,6 +504,28 @@ def door_fits(record: Record) -> Table:
     )
 
 
+def export_decisions(record: Record) -> Table:
+    """Returns how exported policies decide, and how long it takes."""
+    rows = record["rows"]
+
+    def off(row: Record) -> str:
+        return " / ".join(str(row[f"{what}_that_differ"]) for what in ("actions", "next_budgets"))
+
+    return Table(
+        "export",
+        "",
+        [
+            _column("model", rows, "model", "s"),
+            Column("file, MB", [row["bytes"] / 1e6 for row in rows], ".1f"),
+            Column("actions / next budgets that differ", [off(row) for row in rows]),
+            Column("one, ONNX, us", [1e6 * row["one_onnx_seconds"] for row in rows], ".0f"),
+            Column("one, bmdp, us", [1e6 * row["one_bmdp_seconds"] for row in rows], ".0f"),
+            Column("10,000, ONNX, ms", [1e3 * row["all_onnx_seconds"] for row in rows], ".0f"),
+            Column("10,000, bmdp, ms", [1e3 * row["all_bmdp_seconds"] for row in rows], ".0f"),
+        ],
+    )
+
+
 def horizons_fits(record: Record) -> Table:
     """Returns the default fits of long episodes."""
     fits = [fit for fit in record["cases"] if not fit.get("failed")]
@@ -633,6 +655,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "growth": {"series": growth_series, "parts": growth_parts},
     "door": {"fits": door_fits},
     "horizons": {"fits": horizons_fits},
+    "export": {"decisions": export_decisions},
     "gpu": {"speed": gpu_speed, "worth": gpu_worth},
     "rivals": {"fits": rivals_fits},
     "service": {"load": service_load},

@@ -109,6 +109,11 @@ def test_the_curves_of_the_road_are_made_as_the_package_has_them(tmp_path):
         ("envs", lambda r: [row["ratio"] for row in r["rows"]]),
         ("driving", lambda r: [r["row"]["batch_ratio"], r["row"]["single_ratio"]]),
         ("exact", lambda r: [r["row"]["ratio_to_parts"]]),
+        pytest.param(
+            "export",
+            lambda r: [row["one_onnx_seconds"] for row in r["rows"]],
+            marks=pytest.mark.slow,
+        ),
         ("learning", lambda r: [r["decisions_per_second"], r["act_milliseconds"]]),
         ("serving", lambda r: [row["threads"]["same"] for row in r["rows"]]),
         pytest.param(

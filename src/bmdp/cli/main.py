@@ -17,6 +17,7 @@ from bmdp import BmdpError, __version__
 from bmdp.cli.calibrate import calibrate
 from bmdp.cli.envs import envs
 from bmdp.cli.evaluate import evaluate
+from bmdp.cli.export import export
 from bmdp.cli.fit import fit
 from bmdp.cli.play import play
 from bmdp.cli.report import report
@@ -73,6 +74,7 @@ app.command("train", help="The same as bmdp fit.")(fit)
 app.command()(evaluate)
 app.command()(play)
 app.command()(calibrate)
+app.command()(export)
 app.command()(run)
 app.command()(report)
 app.command()(serve)

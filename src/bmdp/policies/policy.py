@@ -546,6 +546,17 @@ class Policy(ABC):
         """
         save_value(self, folder, overwrite=overwrite)
 
+    def export_onnx(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes the policy as one ONNX file, which decides without Python (`docs/onnx.md`).
+
+        Raises:
+            PolicyError: if it cannot be written as a graph, with the reason.
+            StoreError: if the file exists and may not be overwritten, or cannot be written.
+            MissingDependency: if onnx is not installed.
+        """
+        exporter = import_module("bmdp.deployment.onnx")  # of a higher level
+        exporter.export_onnx(self, path, overwrite=overwrite)
+
     def _refusal(self) -> PolicyError:
         return PolicyError(
             f"{type(self).__name__} {self.why_no_one_step_form}, so it has the episode form only: "
