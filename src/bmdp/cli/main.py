@@ -22,6 +22,7 @@ from bmdp.cli.play import play
 from bmdp.cli.report import report
 from bmdp.cli.run import run
 from bmdp.cli.solve import solve
+from bmdp.cli.watch import watch
 
 
 class Verbs(TyperGroup):
@@ -72,6 +73,7 @@ app.command("train", help="The same as bmdp fit.")(fit)
 app.command()(evaluate)
 app.command()(play)
 app.command()(calibrate)
+app.command()(watch)
 app.command()(run)
 app.command()(report)
 

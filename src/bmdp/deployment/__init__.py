@@ -1,1 +1,18 @@
 """A policy in production."""
+
+from bmdp.deployment.decisions import DecisionLog
+from bmdp.deployment.drift import Drift, DriftReport, Shift
+from bmdp.deployment.watch import Judged, Known, Watch, WatchReport, known_of, watch_log
+
+__all__ = [
+    "DecisionLog",
+    "Drift",
+    "DriftReport",
+    "Judged",
+    "Known",
+    "Shift",
+    "Watch",
+    "WatchReport",
+    "known_of",
+    "watch_log",
+]
