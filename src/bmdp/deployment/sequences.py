@@ -100,7 +100,7 @@ class Capital:
         return capital, np.concatenate(paths, axis=-1)
 
     def _joined(self, n: int, on_shares: FloatArray) -> Self:
-        """What is there after `n` episodes, with what joins then."""
+        """The same after `n` episodes, with the part that joins then."""
         if n < _FIRST_JOIN or n & (n - 1):
             return replace(self, n=n, on_shares=on_shares)
         number = n.bit_length() - _FIRST_JOIN.bit_length() + 1
