@@ -2,6 +2,7 @@
 
 from bmdp.deployment.decisions import DecisionLog
 from bmdp.deployment.drift import Drift, DriftReport, Shift
+from bmdp.deployment.periods import PeriodBudget, PeriodStatus
 from bmdp.deployment.watch import Judged, Known, Watch, WatchReport, known_of, watch_log
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "DriftReport",
     "Judged",
     "Known",
+    "PeriodBudget",
+    "PeriodStatus",
     "Shift",
     "Watch",
     "WatchReport",
