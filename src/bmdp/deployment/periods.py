@@ -38,7 +38,8 @@ from bmdp.errors import BudgetError, ConfigError, DataError
 _WEIGHT = 0.1  # periods that the plan counts for, against the pace
 _AFTER = 0.02  # of the episodes so far, that are expected at least where times are not given
 _TRUST = 0.05, 10.0  # of the total, and times the most of an episode: what a ratio of 1 counts for
-_HALVINGS = 40  # of the range of budgets
+_AS_SAID = 10  # episodes that the lowest budget counts for, against what is seen at it
+_HALVINGS = 25  # of the range of budgets
 _RATIOS = 0.2, 5.0  # that are believed
 
 
@@ -301,10 +302,8 @@ class PeriodBudget:
     @property
     def _cheapest(self) -> float:
         """Mean cost at the lowest budget, as promised or as seen."""
-        low = self.budget_range[0]
-        if not self._sums.n_lowest:
-            return low
-        return self._sums.spent_lowest / self._sums.n_lowest
+        said = _AS_SAID * self.budget_range[0]
+        return (said + self._sums.spent_lowest) / (_AS_SAID + self._sums.n_lowest)
 
     def _taken(self, n: int, budgets: ArrayLike | None) -> FloatArray:
         """Budgets of n episodes that have ended, which are no longer in flight."""
