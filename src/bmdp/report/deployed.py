@@ -53,7 +53,7 @@ def watched_figure(
         tidy(axes)
         if len(n) and n[-1] > _FROM:
             axes.set_xscale("log")
-            axes.set_xlim(left=_FROM)
+            axes.set_xlim(_FROM, n[-1])
         if since is not None:
             axes.axvline(since, color=RED, linewidth=1.2, label=f"broken: episode {since:,}")
         axes.legend(fontsize=8, frameon=False, loc="best")
