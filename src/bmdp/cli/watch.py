@@ -15,7 +15,8 @@ from bmdp.cli.progress import Progress
 from bmdp.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bmdp.deployment import DecisionLog, Known, Watch, WatchReport
+    from bmdp.deployment import DecisionLog, Watch
+    from bmdp.deployment.watch import Known, WatchReport
 
 BROKEN = 1
 """Exit code of a promise that is broken."""

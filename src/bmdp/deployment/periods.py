@@ -45,7 +45,7 @@ _RATIOS = 0.2, 5.0  # that are believed
 
 @dataclass(frozen=True)
 class PeriodStatus:
-    """What is left of a budget, and how it goes."""
+    """State of a budget: what is left, and how it goes."""
 
     word: str  # "on course", "exhausted" or "too small"
     spent: float
@@ -180,7 +180,7 @@ class PeriodBudget:
 
     @property
     def status(self) -> PeriodStatus:
-        """What is left, and how it goes."""
+        """Says what is left, and how it goes."""
         in_flight, reserve = self._committed(0)
         spent = self._sums.spent
         left = self.total - spent - in_flight
@@ -324,7 +324,7 @@ class PeriodBudget:
 
 @dataclass
 class _Sums:
-    """What has been so far."""
+    """Sums over the episodes so far."""
 
     n_begun: int = 0
     n_ended: int = 0
