@@ -104,11 +104,12 @@ def test_a_dial_that_pays_less_than_asked_is_asked_for_more():
 
 
 def test_what_is_in_flight_counts_before_it_is_paid():
-    controller = new(total=10.0, episodes=100)
-    first = controller.budgets(40)
+    controller = new(total=1_000.0, episodes=10_000)
+    first = controller.budgets(4_000)
     assert controller.status.in_flight == pytest.approx(first.sum())
-    assert controller.status.left == pytest.approx(10.0 - first.sum())
-    assert controller.budget() <= (10.0 - first.sum()) / 60
+    assert controller.status.left == pytest.approx(1_000.0 - first.sum())
+    rest = (1_000.0 - first.sum()) / 6_000
+    assert 0.85 * rest < controller.budget() < rest
 
 
 def test_episodes_may_end_in_any_order():

@@ -165,3 +165,16 @@ def test_the_band_is_around_the_mean_so_far_where_episodes_differ():
     excess = mean.cumsum() / np.arange(1, 1_001) - 0.3
     errs = (path.low > excess).any(axis=1) | (path.high < excess).any(axis=1)
     assert errs.mean() <= 0.05
+
+
+def test_predictions_of_the_band_are_made_before_each_episode():
+    rng = np.random.default_rng(10)
+    asked, paid = rng.random(60), bernoulli(rng, 0.4, 60)
+    start = Band.start(confidence=0.95, largest_prediction=0.6, most_cost=1.0)
+    band, _ = start.after(asked, paid, paid)
+    squares, excess = np.zeros(2), 0.0
+    for i in range(60):
+        predicted = np.clip(asked[i] + excess / (i + 1), 0.0, [0.6, 1.0])
+        squares += (paid[i] - predicted) ** 2
+        excess += paid[i] - asked[i]
+    assert np.array(band.squares) == pytest.approx(squares)

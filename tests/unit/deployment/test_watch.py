@@ -7,6 +7,7 @@ import pytest
 
 from bmdp.deployment import DecisionLog, Watch, watch_log
 from bmdp.deployment.decisions import Promises
+from bmdp.deployment.sequences import Capital
 from bmdp.errors import ConfigError, DataError, StoreError
 
 
@@ -169,6 +170,23 @@ def test_verdicts_are_as_costs_are(share, verdict):
 def test_nothing_is_kept_without_a_bound_of_costs_but_it_can_be_broken():
     assert watched(simple(coins(1_500, 0.1))).whole.verdict == "not known yet"
     assert watched(simple(coins(1_500, 0.8))).whole.verdict == "broken"
+
+
+def test_the_alarm_is_when_half_of_the_capital_and_the_mean_of_the_ranges_reach_20():
+    asked = np.tile([0.3, 0.3, 0.9], 300)
+    paid = coins(900, np.tile([0.4, 0.4, 0.9], 300), seed=6)
+    _, whole = Capital.start().after(asked, paid)
+    shares = np.full((5, 900), 1.0)  # capital of each range, where it is 1 before the first
+    for i, budget in ((1, 0.3), (4, 0.9)):
+        mine = asked == budget
+        _, path = Capital.start().after(asked[mine], paid[mine])
+        shares[i] = np.append(1.0, np.exp(path))[mine.cumsum()]
+    both = np.exp(whole) / 2 + shares.mean(axis=0) / 2
+    assert (both >= 20).any()
+    report = watched(simple(paid, asked), parts=9)
+    assert report.whole.since == 1 + (both >= 20).argmax()
+    assert report.whole.alarm_at == pytest.approx(np.log(20))
+    assert report.ranges[1].alarm_at == pytest.approx(np.log(2 * 5 * 20))
 
 
 def test_only_the_range_that_is_broken_is_named():
