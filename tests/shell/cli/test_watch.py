@@ -127,6 +127,9 @@ def test_a_run_in_an_environment_says_the_most_that_an_episode_can_cost(tmp_path
     log.write_text(lines(100, 0.1))
     said = json.loads(run("watch", log, "--policy", folder, "--json").stdout)
     assert said["most_cost"] == 3.0
+    policy = ferries.calibrated(tmp_path / "safe", folder)  # no run, but a certificate
+    said = json.loads(run("watch", log, "--policy", policy, "--json").stdout)
+    assert (said["most_cost"], said["gamma"], said["drift"]) == (3.0, 1.0, None)
 
 
 def test_wrong_use_is_told_in_one_line(log, policy, tmp_path):
