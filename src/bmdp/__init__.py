@@ -5,6 +5,7 @@ from typing import Any as _Any
 
 from bmdp import data, envs, exact, frontier, policies
 from bmdp.data import Columns, TransitionBatch
+from bmdp.deployment.periods import PeriodBudget
 from bmdp.errors import (
     BmdpError,
     BudgetError,
@@ -62,6 +63,7 @@ __all__ = [
     "Mixture",
     "ModelError",
     "OfflineEvaluation",
+    "PeriodBudget",
     "PolicyError",
     "Prediction",
     "StoreError",

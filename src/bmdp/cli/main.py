@@ -24,6 +24,7 @@ from bmdp.cli.report import report
 from bmdp.cli.run import run
 from bmdp.cli.serve import serve
 from bmdp.cli.solve import solve
+from bmdp.cli.watch import watch
 
 
 class Verbs(TyperGroup):
@@ -74,10 +75,11 @@ app.command("train", help="The same as bmdp fit.")(fit)
 app.command()(evaluate)
 app.command()(play)
 app.command()(calibrate)
-app.command()(export)
-app.command()(run)
 app.command()(report)
 app.command()(serve)
+app.command()(watch)
+app.command()(export)
+app.command()(run)
 
 
 def main() -> None:
