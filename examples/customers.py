@@ -14,6 +14,7 @@ random, and its columns have names of their own.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,36 +28,56 @@ STATE = ("days_since_purchase", "basket", "complaints")
 N_CONTACTS = 4
 
 
+def contacted(
+    rng: np.random.Generator, state: Sequence[float], action: int, anger: float = 1.0
+) -> tuple[float, float, tuple[float, float, float]]:
+    """Returns what a contact earns, whether it ends in a complaint, and the customer after it.
+
+    Args:
+        rng: of what is left to chance.
+        state: of the customer, as `STATE` has it.
+        action: number of one of the `ACTIONS`.
+        anger: factor on the chances of a complaint.
+    """
+    days, basket, complaints = state
+    buys = rng.random() < SALES[action] * np.exp(-days / 60)
+    complains = float(rng.random() < anger * COMPLAINTS[action] * (1 + complaints))
+    after = (0.0 if buys else days + 7, 0.8 * basket + 0.2 * rng.gamma(2, 30))
+    return basket * buys - PRICES[action], complains, (*after, complaints + complains)
+
+
+def first_state(rng: np.random.Generator) -> tuple[float, float, float]:
+    """Returns a customer who was not contacted yet."""
+    return rng.exponential(20), rng.gamma(2, 30), 0.0
+
+
 def logged(n_customers: int, seed: int) -> TransitionBatch:
     """Returns the log of so many customers."""
     rng = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
     for customer in range(n_customers):
-        days, basket, complaints = rng.exponential(20), rng.gamma(2, 30), 0.0
+        state = first_state(rng)
         for contact in range(N_CONTACTS):
             action = int(rng.integers(len(ACTIONS)))
-            buys = rng.random() < SALES[action] * np.exp(-days / 60)
-            complains = float(rng.random() < COMPLAINTS[action] * (1 + complaints))
+            earned, complained, after = contacted(rng, state, action)
             rows.append(
                 {
-                    **dict(zip(STATE, (days, basket, complaints), strict=True)),
+                    **dict(zip(STATE, state, strict=True)),
                     "action": action,
-                    "earned": basket * buys - PRICES[action],
-                    "complained": complains,
+                    "earned": earned,
+                    "complained": complained,
                     "customer": customer,
                     "contact": contact,
                     "last": contact == N_CONTACTS - 1,
                 }
             )
-            days = 0.0 if buys else days + 7
-            basket = 0.8 * basket + 0.2 * rng.gamma(2, 30)
-            complaints += complains
+            state = after
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    state = np.stack([columns.pop(name) for name in STATE], axis=1)
-    following = np.concatenate([state[1:], state[-1:]])
-    following[columns["last"]] = state[columns["last"]]  # nothing follows the last contact
+    states = np.stack([columns.pop(name) for name in STATE], axis=1)
+    following = np.concatenate([states[1:], states[-1:]])
+    following[columns["last"]] = states[columns["last"]]  # nothing follows the last contact
     return TransitionBatch(
-        state,
+        states,
         columns["action"],
         columns["earned"],
         columns["complained"],

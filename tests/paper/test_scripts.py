@@ -1,6 +1,7 @@
 """Examples and benchmarks are run, the latter at their smallest size."""
 
 import json
+import re
 
 import gymnasium
 import numpy as np
@@ -281,6 +282,23 @@ def test_treatments_go_from_parquet_to_a_certificate_and_a_page(tmp_path, capsys
     assert "Forecast, from the episodes by which it was calibrated" in page
     promised = json.loads(told.splitlines()[-1])
     assert promised["smallest"] == min(promised["high"]) > 0
+
+
+def test_a_dial_goes_from_a_log_to_a_service_whose_watch_sees_that_customers_change(
+    tmp_path, capsys
+):
+    words = ["--out", str(tmp_path / "story"), "--logged", "400", "--served", "250"]
+    script("examples/in_production.py").main([*words, "--minutes", "0.05"])
+    told = capsys.readouterr().out
+    assert "the watch ended with 0, and with 1 after customers had changed" in told
+    (since,) = re.findall(r"all budgets: broken since episode (\d+)", told)
+    assert 250 < int(since) <= 500
+    story = tmp_path / "story"
+    lines = [json.loads(line) for line in (story / "served.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * 250 * 4
+    assert sum(line["ended"] for line in lines) == 500
+    for page in ("run/report", "watch", "watch-after"):
+        assert (story / page / "index.html").exists()
 
 
 def test_certificates_are_counted_as_they_hold(tmp_path):
