@@ -119,7 +119,7 @@ def story(out: Path, n_logged: int, n_served: int, minutes: float, seed: int) ->
     told("fit", "--data", training, "--gamma", "1", "--minutes", str(minutes), "--out", run)
     told("report", run)
     told("calibrate", run, "--data", out / "later.parquet", "--out", safe)
-    watching = ["--policy", safe, "--training", training, "--gamma", "1"]
+    watching: list[str | Path] = ["--policy", safe, "--training", training, "--gamma", "1"]
     watching += ["--most-cost", f"{MOST_COMPLAINTS:g}"]
     rng = np.random.default_rng([seed, 2])
     with served(safe, log) as address:

@@ -5,7 +5,6 @@ from typing import Any as _Any
 
 from bmdp import data, envs, exact, frontier, policies
 from bmdp.data import Columns, TransitionBatch
-from bmdp.deployment.periods import PeriodBudget
 from bmdp.errors import (
     BmdpError,
     BudgetError,
@@ -33,10 +32,12 @@ _LEARNING = (
     *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
     *("Fitted", "Forecast", "Prediction", "TrainingSpec"),
     *("explore", "fit", "fitted_evaluation", "preset"),
-    "certify",
 )
-"""`bmdp.learn`, names of it, and `certify`, which needs it. They are imported when one of them is
-asked for, since they import torch."""
+"""`bmdp.learn`, and names of it. They are imported when one of them is asked for, since they import
+torch."""
+
+_LATER = {"certify": "bmdp.evaluation.certificates", "PeriodBudget": "bmdp.deployment.periods"}
+"""Other names that import much, by their modules."""
 
 __all__ = [
     "BFTQ",
@@ -93,11 +94,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Returns `bmdp.models`, `bmdp.learn`, or a name of it, or `bmdp.certify`."""
-    if name == "models":
-        return _import_module("bmdp.models")
-    if name == "certify":
-        return _import_module("bmdp.evaluation.certificates").certify
+    """Returns what is imported when it is asked for."""
+    if name in ("models", "deployment"):
+        return _import_module(f"bmdp.{name}")
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
     if name in _LEARNING:
         learn = _import_module("bmdp.learn")
         return learn if name == "learn" else getattr(learn, name)

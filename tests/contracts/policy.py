@@ -281,8 +281,7 @@ def malformed(state, path=()):
     if isinstance(state, dict):
         for name, part in state.items():
             yield (*path, name), {k: v for k, v in state.items() if k != name}
-            for where, wrong in malformed(part, (*path, name)):
-                yield where, state | {name: wrong}
+            yield from ((at, state | {name: wrong}) for at, wrong in malformed(part, (*path, name)))
         yield (*path, "more"), state | {"more": 1}
     elif isinstance(state, list):
         yield path, state[:-1] if state else [0]

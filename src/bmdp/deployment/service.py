@@ -62,6 +62,7 @@ class Last(_Body):
 
     states: Rows  # [N], at which it was made, as they were given
     actions: list[int]  # [N]
+    status: list[Literal["INFEASIBLE", "TIGHT", "SLACK"]]  # [N], of the budgets
 
 
 class Carried(_Body):
@@ -265,6 +266,7 @@ class Service:
         decision = tracker.decide(self._states(states, ended), *_masks(body.available))
         self._n_decisions += int((~ended).sum())
         actions = decision.action.tolist()
+        status = [_NAMES[number] for number in decision.status.tolist()]
         names = None
         if self._encoder is not None and self._encoder.action_names:
             names = [self._encoder.action_name(action) for action in actions]
@@ -273,12 +275,12 @@ class Service:
                 **_plain(carried, tracker),
                 "asked": asked,
                 "step": carried.step + 1,
-                "last": {"states": states, "actions": actions},
+                "last": {"states": states, "actions": actions, "status": status},
             },
             "actions": actions,
             "action_names": names,
             "next_budgets": decision.next_budget.tolist(),
-            "status": [_NAMES[number] for number in decision.status.tolist()],
+            "status": status,
         }
 
     def observe(self, body: ObserveBody) -> Plain:
@@ -341,6 +343,7 @@ class Service:
         if carried.last is not None:
             _require_rows("tracker.last.states", carried.last.states, n_rows)
             _require_rows("tracker.last.actions", carried.last.actions, n_rows)
+            _require_rows("tracker.last.status", carried.last.status, n_rows)
         tracker = self.policy.resume(carried.state)
         require_shape("tracker.state.budgets", tracker.budgets, (n_rows,), "[N]")
         return tracker
@@ -400,6 +403,7 @@ class EpisodeLog:
                 "budget": carried.asked[i],
                 "state": states[i].tolist(),
                 "action": last.actions[i],
+                "status": last.status[i],
                 "cost": float(costs[i]),
                 "ended": bool(ended[i]),
                 "time": now,

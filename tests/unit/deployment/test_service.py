@@ -410,12 +410,12 @@ def test_the_log_has_a_line_for_each_episode_and_step(tmp_path):
     here("/observe", tracker=second["tracker"], costs=2, next_states=[None, None], ended=True)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT.*\+00:00", line.pop("time")) for line in lines)
-    names = ("episode", "step", "budget", "state", "action", "cost", "ended")
-    a, b = first["actions"]
+    names = ("episode", "step", "budget", "state", "action", "status", "cost", "ended")
+    (a, b), (at_a, at_b) = first["actions"], first["status"]
     assert [tuple(line[name] for name in names) for line in lines] == [
-        ("a", 0, 0.5, [0], a, 0.25, False),
-        ("b", 0, 1.0, [0], b, 1.0, True),
-        ("a", 1, 0.75, [1], second["actions"][0], 2.0, True),
+        ("a", 0, 0.5, [0], a, at_a, 0.25, False),
+        ("b", 0, 1.0, [0], b, at_b, 1.0, True),
+        ("a", 1, 0.75, [1], second["actions"][0], second["status"][0], 2.0, True),
     ]
     assert all({*line} == {*names} for line in lines)
 
@@ -432,7 +432,7 @@ def test_states_of_a_log_are_logged_as_numbers(tmp_path):
 
 def test_writers_side_by_side_write_whole_lines_to_one_log(tmp_path):
     n, path = 50, tmp_path / "log"
-    last = {"states": [0] * n, "actions": [0] * n}
+    last = {"states": [0] * n, "actions": [0] * n, "status": ["TIGHT"] * n}
 
     def write(name):
         log = EpisodeLog(path)  # which opens the file for each write, as another process does
