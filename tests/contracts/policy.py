@@ -289,10 +289,8 @@ def malformed(state, path=()):
         for i in {0, len(state) - 1} - {-1}:
             for where, wrong in malformed(state[i], (*path, i)):
                 yield where, [*state[:i], wrong, *state[i + 1 :]]
-    elif type(state) is int:  # numbers that are just out of their range, or still within it
-        for wrong in (*range(2, 9), 1000):
-            yield path, wrong
-    for wrong in WRONG:
+    near = (*range(2, 9), 1000) if type(state) is int else ()  # just out of a range, or within
+    for wrong in (*WRONG, *near):
         if type(wrong) is not type(state) or wrong != state:
             yield path, wrong
 

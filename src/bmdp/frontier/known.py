@@ -21,9 +21,9 @@ class KnownFrontiers:
         cheapest: the point of each state that is played where a budget is infeasible, `[S]`.
         least: a budget from here to the first vertex is taken as the cost of that one, `[S]`.
 
-    >>> points = np.array([[0.2, 1.0]]), np.array([[0.0, 8.0]])
-    >>> known = KnownFrontiers(*points, cheapest=np.array([0]), least=np.array([0.1]))
-    >>> found = known.mixtures(np.array([0, 0, 0]), np.array([0.0, 0.1, 0.6]))
+    >>> points = np.array([[0.5, 1.0]]), np.array([[0.0, 8.0]])
+    >>> known = KnownFrontiers(*points, cheapest=np.array([0]), least=np.array([0.25]))
+    >>> found = known.mixtures(np.array([0, 0, 0]), np.array([0.0, 0.25, 0.75]))
     >>> found.p_upper.tolist(), found.reward.tolist(), found.status.tolist()
     ([0.0, 0.0, 0.5], [0.0, 0.0, 4.0], [0, 1, 1])
     """
