@@ -26,6 +26,7 @@ from bmdp.exact.textbook import branches
 from bmdp.policies import (
     CalibratedPolicy,
     Certificate,
+    EpisodeLimitPolicy,
     ExploringPolicy,
     HullPolicy,
     HullRule,
@@ -106,6 +107,7 @@ POLICIES = [
     PORTFOLIO,
     Portfolio.coin(PORTFOLIO, STEPS, 0.2, 1.0),
     CalibratedPolicy(PORTFOLIO, CERTIFICATE),
+    EpisodeLimitPolicy(CalibratedPolicy(PORTFOLIO, CERTIFICATE), 2.5),
     ExploringPolicy(STEPS, RANDOM, 0.5, 0.25, 3, 0.125, 7.5, True),
     RANDOM,
     UniformPolicy(3, 0.0, 1.0),
