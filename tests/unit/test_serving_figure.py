@@ -1,0 +1,26 @@
+"""The figure of decisions shows what its record says."""
+
+import json
+
+import serving_figure as made
+from tables import ROOT
+
+RECORD = json.loads((ROOT / "benchmarks/results/serving.json").read_text())
+
+
+def test_each_policy_has_a_dot_for_each_way_to_ask():
+    left, right = made.serving_figure(RECORD).axes
+    lines = {line.get_label(): line.get_xdata().tolist() for line in left.get_lines()[:3]}
+    for way in ("step", "request", "reference"):
+        assert lines[way] == [row["one"][way]["median_us"] for row in RECORD["rows"]]
+    later = [row["batch"]["later_per_second"] for row in RECORD["rows"]]
+    assert right.get_lines()[0].get_xdata().tolist() == later
+    assert [text.get_text() for text in left.get_yticklabels()] == [
+        row["policy"] for row in RECORD["rows"]
+    ]
+
+
+def test_the_figure_is_written_as_a_picture(tmp_path):
+    record = ROOT / "benchmarks/results/serving.json"
+    made.main([str(record), str(tmp_path / "serving.png")])
+    assert (tmp_path / "serving.png").read_bytes().startswith(b"\x89PNG")
