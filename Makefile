@@ -33,10 +33,9 @@ demo: $(VENV)/installed  ## learn a dial for corridors, two minutes, and write t
 
 # Types and kernels use one core each, tests all that there are. Kernels come first: what numba has
 # compiled is kept, and would else be compiled by every worker.
-test: $(VENV)/installed-dev  ## all that must pass: lint, types, tests, coverage
-	$(BIN)/coverage erase
-	@$(MAKE) --no-print-directory --output-sync -j 2 types compiled uncompiled lint
-	@$(MAKE) --no-print-directory tests measured
+test: $(VENV)/installed-dev  ## all that must pass: lint, types, tests
+	@$(MAKE) --no-print-directory --output-sync -j 2 types compiled lint
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) -m 'not slow' $(KERNELS:%=--ignore=%)
 
 check: lint types  ## lint and types alone
 
@@ -55,7 +54,7 @@ uncompiled: $(VENV)/installed-dev
 compiled: $(VENV)/installed-dev
 	$(BIN)/pytest -q $(KERNELS)
 
-# All but those of the kernels.
+# All but those of the kernels, under coverage.
 tests: $(VENV)/installed-dev
 	$(BIN)/coverage run -m pytest -q $(SIDE_BY_SIDE) -m 'not slow' $(KERNELS:%=--ignore=%)
 

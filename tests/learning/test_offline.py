@@ -533,6 +533,7 @@ def assert_covered(n_covered, n_logs, at_least):
     assert (n_covered >= binom.ppf(0.0005, n_logs, at_least)).all(), n_covered / n_logs
 
 
+@pytest.mark.slow
 def test_intervals_by_weights_cover_as_often_as_they_say():
     """Of 300 episodes some 40 to 50 are effective."""
     n_covered, ratio = coverage(IMPORTANCE, 150, 300, 2, n_bootstrap=100)
@@ -540,6 +541,7 @@ def test_intervals_by_weights_cover_as_often_as_they_say():
     assert ((ratio > 1.6) & (ratio < 2.6)).all(), ratio  # 1.96 if deviations were known
 
 
+@pytest.mark.slow
 def test_fitted_intervals_cover_as_often_as_they_say():
     n_covered, ratio = coverage(FITTED, 50, 100, 2, n_bootstrap=15)
     assert_covered(n_covered, 50, 0.93)
@@ -610,6 +612,7 @@ def test_importance_in_corridors_is_what_comes_of_it():
 FEW = {"gamma": 1.0, "budgets": [0.0, 0.5, 1.0], "seed": 0, "n_budgets": 11, "device": "cpu"}
 
 
+@pytest.mark.slow
 def test_fitted_intervals_in_corridors_are_near_what_comes_of_it():
     """A model may be too smooth by some 2 in reward and 0.005 in cost, which no repeat tells."""
     policy = in_corridors()

@@ -26,6 +26,7 @@ def test_frontier_of_one_state_prints_its_table_and_draws(tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_theory_study_writes_its_records_and_figures(tmp_path, capsys):
     script("examples/theory.py").main(
         ["--models", "2", "--budgets", "31", "--out", str(tmp_path / "theory")]
@@ -172,6 +173,7 @@ def test_every_study_of_dials_has_settings_that_exist(dial):
             assert dial._spec(study, variant).exploration.rounds > 0
 
 
+@pytest.mark.slow
 def test_studies_of_dials_note_what_each_variant_and_seed_earns_and_pays(dial, tmp_path, capsys):
     for study, names in (("tiny", ("plain",)), ("tiny batch", ("plain", "self"))):
         dial.do(dial.Job(study, 0, names, 40, "cpu", str(tmp_path)))
@@ -269,6 +271,7 @@ def test_frozen_lake_costs_one_for_a_hole_and_pays_one_for_the_other_side():
     assert steps[-1][1] == 1.0
 
 
+@pytest.mark.slow
 def test_treatments_go_from_parquet_to_a_certificate_and_a_page(tmp_path, capsys):
     words = ["--out", str(tmp_path), "--patients", "300", "--minutes", "0.05", "--whole"]
     script("examples/treatments.py").main(words)

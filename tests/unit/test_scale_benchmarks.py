@@ -106,11 +106,13 @@ def test_a_log_for_d3rlpy_has_the_step_and_the_priced_rewards(setting, tmp_path)
         np.testing.assert_array_equal(found["terminals"], log.terminal)
 
 
+@pytest.mark.slow
 def test_work_that_takes_too_long_is_stopped():
     assert scale_rivals.alone(60.0, abs, -3) == 3
     assert scale_rivals.alone(0.01, sum, range(10**12)) is None
 
 
+@pytest.mark.slow
 def test_without_d3rlpy_the_record_says_what_was_left_out(tmp_path):
     scale_rivals.main(["--quick", "--out", str(tmp_path / "rivals.json")])
     found = json.loads((tmp_path / "rivals.json").read_text())

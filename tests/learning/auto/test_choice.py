@@ -254,6 +254,7 @@ def best_of(runners):
     return int(np.argmax(choice_values([runner.curve(Spread(1.0, 1.0)) for runner in runners])))
 
 
+@pytest.mark.slow
 def test_a_race_tells_dials_apart_that_a_look_does_not():
     worths, looked, raced = (1.0, 0.9, 0.2), 0, 0
     for seed in range(30):

@@ -78,6 +78,7 @@ def test_the_page_says_what_was_learned_from(run, log):
     assert all("all rows" in candidate.name for candidate in found.candidates)
 
 
+@pytest.mark.slow
 def test_a_log_in_memory_teaches_the_same_as_in_a_file(run, log, tmp_path):
     bmdp.fit(log, **HOW).policy.save(tmp_path / "policy")
     assert policy_of(tmp_path) == policy_of(run)

@@ -106,6 +106,7 @@ def test_an_actor_imitates_what_a_dial_does_among_available_actions():
         np.testing.assert_allclose(ours.costs.mean(0), theirs.costs.mean(0), atol=0.1)
 
 
+@pytest.mark.slow
 def test_practice_keeps_to_masks_and_gets_better():
     """It begins with a dial of a few episodes, and learns when to operate."""
     spec, batch = find_spec(BATCHED), log(60)

@@ -140,6 +140,7 @@ def test_a_cluster_learns_the_policy_of_one_process_to_the_last_bit(name, crew, 
     assert without_the_last != alone
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_on_the_way_changes_nothing(crew, log, tmp_path):
     killed = []
 

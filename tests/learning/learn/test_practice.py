@@ -227,6 +227,7 @@ def test_a_dial_that_does_the_wrong_thing_learns_what_is_best_at_every_price(act
     assert agreement(practise(action)) > 0.93
 
 
+@pytest.mark.slow
 def test_what_is_promised_after_practice_is_what_is_paid(monkeypatch):
     """Two draws at price p: x > p / (1 + p) =: t plays, and costs (1 - t)^2 / 2 each."""
     monkeypatch.setattr(practice, "_MOST_ROUNDS", 60)
@@ -255,6 +256,7 @@ def test_prices_are_placed_anew_and_the_cheapest_stays():
     assert not set(prices) <= set(PRICES)
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_comes_to_the_same_policy(tmp_path, monkeypatch):
     monkeypatch.setattr(practice, "_MOST_ROUNDS", 3)
     for workers in (1, 2):
@@ -304,6 +306,7 @@ def test_the_front_door_practises_where_there_is_a_simulator(small):
     assert not any("practised" in name for name in names)
 
 
+@pytest.mark.slow
 def test_a_fit_that_is_killed_in_the_middle_of_practice_comes_to_the_same_policy(small, tmp_path):
     how = {"episodes": 600, "seed": 3, "device": "cpu"}
     bmdp.fit("corridors", **how, out=tmp_path / "whole")

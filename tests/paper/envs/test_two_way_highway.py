@@ -56,6 +56,7 @@ def test_both_drive_the_same_in_thirty_situations():
     check(compare(sequences(30)), 30)
 
 
+@pytest.mark.slow
 def test_both_drive_the_same_with_highway_env_as_it_comes():
     check(compare(sequences(30), aware_oncoming=True, first_seed=100), 30)
 

@@ -57,6 +57,7 @@ def test_what_ray_says_of_a_task_that_died_is_told(cluster, tmp_path, monkeypatc
     assert failure.message.startswith("WorkerCrashedError: ")
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_tasks_of_a_cluster(cluster, tmp_path):
     def interrupt(*said):
         if (tmp_path / "run" / "seed-0" / "records.jsonl").exists():
