@@ -216,6 +216,9 @@ class Booth:
     def __init__(self, seed):
         self.rng, self.asked = np.random.default_rng(seed), []
 
+    def returns(self, batch):
+        return returns(batch, self.gamma)
+
     def play(self, policy, members, first):
         worth = policy.worth
         self.asked.append((worth, len(members), first))

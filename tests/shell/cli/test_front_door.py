@@ -123,7 +123,7 @@ def test_options_reach_the_library_and_the_folder(tmp_path):
     done(FERRY, *FEW, *options, "--device", "cpu", "--out", tmp_path / "a run")
     header = RunFolder(tmp_path / "a run").header
     asked = {"gamma": 0.9, "budget_range": [0.0, 2.0], "episodes": 1000, "minutes": 1.0}
-    asked |= {"support": None}
+    asked |= {"support": None, "cost_gamma": None, "episode_limit": None}
     assert (header["kind"], header["asked"], header["seed"]) == ("fit", asked, 7)
     assert (header["source"]["env"], header["source"]["settings"]) == (FERRY, {})
     words = ["bmdp", "fit", FERRY, *map(str, FEW), *map(str, options), "--device", "cpu"]
