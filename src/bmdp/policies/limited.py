@@ -11,6 +11,7 @@ and shares of episodes that are played (`bmdp.evaluate`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from bmdp.policies.policy import (
     Randomness,
     episode_streams,
 )
+from bmdp.policies.state import StateReader, plain_numbers, refusal, resumed, state_of
 from bmdp.randomness import EpisodeStreams
 from bmdp.storage import storable
 
@@ -68,7 +70,8 @@ class Spent(NamedTuple):
         >>> Spent.nothing(2).shown([[7.0], [8.0]]).tolist()
         [[7.0, 0.0, 0.0], [8.0, 0.0, 0.0]]
         """
-        rows = np.asarray(states, np.float64).reshape(len(self.so_far), -1)
+        rows = np.asarray(states, np.float64)
+        rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))  # there may be none
         # Sums that differ by rounding are one cell of a table.
         so_far = self.so_far.astype(np.float32).astype(np.float64)
         return np.column_stack((rows, so_far, self.exceeded))
@@ -183,6 +186,28 @@ class EpisodeLimitTracker(EpisodeTracker[EpisodeLimitPolicy]):
         masks = () if self._available is None else (self._available,)
         shown = self.spent.shown(next_states)
         self._inside.observe(self.spent.crossed(before), shown, ended, *masks)
+
+    def _own_state(self) -> dict[str, Any]:
+        return {
+            "so_far": plain_numbers(self.spent.so_far),
+            "exceeded": self.spent.exceeded.tolist(),
+            "inside": state_of(self._inside),
+        }
+
+    def _take_over(self, kept: StateReader) -> None:
+        shape = (len(self._streams),)
+        so_far, limit = kept.numbers("so_far", shape), self._policy.episode_limit
+        for sum_ in so_far[(so_far > limit) | (so_far < np.finfo(np.float32).min)]:
+            raise refusal('state["so_far"]', f"sums of costs, at most {limit:g}", float(sum_))
+        self.spent = Spent(so_far, kept.truths("exceeded", shape))
+        self._inside = resumed(self._policy.policy, kept.item("inside"), 'state["inside"]')
+        n_inside = len(self._inside.budgets)
+        if n_inside != shape[0]:
+            raise refusal('state["inside"]', f"of {shape[0]} episodes", n_inside)
+
+    def _spends(self) -> BoolArray:
+        """None does: the tracker inside decides, by budgets of its own."""
+        return np.zeros(len(self._streams), np.bool_)
 
 
 def episode_limit_of(policy: Any) -> float | None:
