@@ -447,3 +447,24 @@ def test_the_tables_of_the_page_are_those_of_the_record():
         for row in record[kind]:
             assert abs(row["reward"] - row["exact_reward"]) < 0.02 + 4 * row["reward_error"]
             assert abs(row["cost"] - row["asked"]) < 0.02 * row["asked"] + 4 * row["cost_error"]
+
+
+def test_a_deployed_chance_is_watched_by_the_share_over_its_limit(limited, env, tmp_path):
+    n, budget, path = 1_500, 0.3, tmp_path / "log.jsonl"
+    played = collect(limited[0].policy, env, range(n), budgets=np.full(n, budget), seed=9)
+    names = ("episode", "step", "state", "action", "cost", "ended")
+    rows = zip(
+        played.episode, played.step, played.state, played.action, played.cost, played.terminal,
+        strict=True,
+    )  # fmt: skip
+    lines = []
+    for row in rows:
+        episode, *others = (np.asarray(value).tolist() for value in row)
+        lines.append(dict(zip(names, (str(episode), *others), strict=True)) | {"budget": budget})
+        lines[-1]["state"] = np.ravel(lines[-1]["state"]).tolist()
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = json.loads(commands.run("watch", path, "--policy", limited[1], "--json").stdout)
+    share = (np.bincount(played.episode, played.cost) > LIMIT).mean()
+    assert told["rows"][0]["paid"] == pytest.approx(share)
+    assert (told["broken"], told["gamma"], told["most_cost"]) == (False, 1.0, 1.0)
+    assert told["drift"] == []

@@ -91,6 +91,7 @@ def watch(  # noqa: PLR0913
         training=states,
         names=names,
         name=str(log),
+        episode_limit=known.episode_limit,
     )
     if follow:
         report = _followed(found, lines, minutes)

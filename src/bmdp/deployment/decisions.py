@@ -26,6 +26,7 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.data.formats import extra
 from bmdp.errors import DataError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.policies.limited import exceeds
 
 _BYTES = 1 << 22  # that are read at a time
 _ROWS = 50_000  # of Parquet that are read at a time
@@ -172,6 +173,7 @@ class _Promise:
     is_feasible: bool
     step: int = -1  # the last one
     paid: float = 0.0
+    total: float = 0.0  # plain sum of the costs of the episode so far
     is_over: bool = False
     is_cut: bool = False
 
@@ -187,6 +189,8 @@ class Promises:
         gamma: discount of costs.
         patience: promises that may begin before the end of one is no longer waited for.
         name: of the log, for errors.
+        episode_limit: on the plain sum of an episode, if budgets are chances to exceed it; then a
+            promise that ends above it has paid 1, and any other 0.
 
     >>> promises = Promises(gamma=0.5)
     >>> line = {"episode": "a", "step": 0, "budget": 0.3, "cost": 0.0, "ended": False}
@@ -195,8 +199,16 @@ class Promises:
     array([0.5])
     """
 
-    def __init__(self, *, gamma: float, patience: int = 10_000, name: str = "the log") -> None:
+    def __init__(
+        self,
+        *,
+        gamma: float,
+        patience: int = 10_000,
+        name: str = "the log",
+        episode_limit: float | None = None,
+    ) -> None:
         self.gamma, self.patience, self.name = gamma, patience, name
+        self.episode_limit = episode_limit
         self.n_lines = 0
         self.n_headless = 0  # lines of episodes whose beginning is not here, or that were cut
         self.n_moved = 0  # times that a dial was moved in the middle
@@ -250,10 +262,16 @@ class Promises:
             if budget != promise.asked:
                 promise.is_over = promise.is_cut = True
                 self.n_moved += 1
-                promise = self._begin(episode, step, budget, row)
+                total, promise = promise.total, self._begin(episode, step, budget, row)
+                promise.total = total
             elif step != promise.step + 1:
                 promise.is_cut = True  # lines are missing
-        promise.paid += cost if self.gamma == 1 else cost * self.gamma ** (step - promise.first)
+        if self.episode_limit is None:
+            promise.paid += cost if self.gamma == 1 else cost * self.gamma ** (step - promise.first)
+        else:
+            before, promise.total = promise.total, promise.total + cost
+            if exceeds(promise.total, self.episode_limit):
+                promise.paid += not exceeds(before, self.episode_limit)
         promise.step = step
         self.n_lines += 1
         if ended:

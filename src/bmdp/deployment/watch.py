@@ -30,6 +30,7 @@ from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.evaluation.statistics import simultaneous_confidence
 from bmdp.policies import CalibratedPolicy
+from bmdp.policies.limited import episode_limit_of
 from bmdp.policies.portfolio import LogCertificate
 from bmdp.report.opened import open_folder
 
@@ -175,6 +176,8 @@ class Watch:
         names: of the numbers of a state.
         patience: promises that may begin before the end of one is no longer waited for.
         name: of the log, for errors.
+        episode_limit: on the plain sum of the costs of an episode, if budgets are chances to exceed
+            it; gamma and the most that an episode can cost are 1 then.
 
     Raises:
         ConfigError: if a setting is out of its range.
@@ -206,7 +209,10 @@ class Watch:
         names: Sequence[str] | None = None,
         patience: int = 10_000,
         name: str = "the log",
+        episode_limit: float | None = None,
     ) -> None:
+        if episode_limit is not None:
+            gamma, most_cost = 1.0, 1.0
         require_share("gamma", gamma)
         require_from_0("tolerance", tolerance)
         require_count("patience", patience, 1)
@@ -218,7 +224,9 @@ class Watch:
         n_ranges = RANGES if high > low else 1
         self.edges = np.linspace(low, high, n_ranges + 1)
         self.name = name
-        self._promises = Promises(gamma=gamma, patience=patience, name=name)
+        self._promises = Promises(
+            gamma=gamma, patience=patience, name=name, episode_limit=episode_limit
+        )
         self._drift = None
         if training is not None:
             self._drift = Drift(training, names, confidence=confidence)
@@ -401,6 +409,7 @@ class Known:
     most_cost: float | None  # of an episode, where its environment or certificate says so
     training: FloatArray | None  # [n, D], first states of what it was learned from
     names: tuple[str, ...] | None  # of the numbers of a state
+    episode_limit: float | None = None  # that budgets are chances to exceed
 
 
 def known_of(folder: str | Path) -> Known:
@@ -442,7 +451,10 @@ def known_of(folder: str | Path) -> Known:
         states = np.asarray(opened.batch.state, np.float64)[opened.batch.starts()]
         training = states.reshape(len(states), -1)
         names = opened.batch.state_names
-    return Known(opened.policy.budget_range, gamma, most, training, names)
+    limit = episode_limit_of(opened.policy)
+    if limit is not None:
+        gamma, most = 1.0, 1.0  # an episode exceeds it, or does not
+    return Known(opened.policy.budget_range, gamma, most, training, names, limit)
 
 
 def _no_course() -> Course:

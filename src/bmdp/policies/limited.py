@@ -57,7 +57,7 @@ class Spent(NamedTuple):
         [False, True]
         """
         total = self.so_far + np.asarray(costs, np.float64)
-        exceeded = self.exceeded | (total > limit + _ROUNDING * max(1.0, abs(limit)))
+        exceeded = self.exceeded | exceeds(total, limit)
         return Spent(np.where(exceeded, limit, np.minimum(total, limit)), exceeded)
 
     def crossed(self, before: Spent) -> FloatArray:
@@ -75,6 +75,15 @@ class Spent(NamedTuple):
         # Sums that differ by rounding are one cell of a table.
         so_far = self.so_far.astype(np.float32).astype(np.float64)
         return np.column_stack((rows, so_far, self.exceeded))
+
+
+def exceeds(total: Any, limit: float) -> Any:
+    """Whether sums of costs exceed a limit by more than rounding.
+
+    >>> exceeds(2.0 + 1e-12, 2.0), exceeds(2.1, 2.0)
+    (False, True)
+    """
+    return total > limit + _ROUNDING * max(1.0, abs(limit))
 
 
 def require_limit(limit: Any) -> float:

@@ -54,6 +54,26 @@ def test_a_dial_that_is_moved_makes_two_promises_each_discounted_from_its_beginn
     assert done.is_cut.tolist() == [True, False]
 
 
+def test_a_limit_on_episodes_counts_an_episode_once_where_its_sum_first_exceeds_it():
+    promises = Promises(gamma=1.0, episode_limit=2.0)
+    over = [line("a", i, cost=1.5, ended=i == 3) for i in range(4)]
+    within = [line("b", cost=1.5), line("b", 1, cost=0.5, ended=True)]
+    moved = [line("c", cost=1.5), line("c", 1, budget=0.1, cost=1.0, ended=True)]
+    late = [line("d", cost=3.0), line("d", 1, budget=0.1, cost=1.0, ended=True)]
+    promises.add(1, [*over, *within, *moved, *late])
+    done = promises.done()
+    assert done.paid.tolist() == [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]  # c and d are two promises each
+
+
+def test_shares_over_a_limit_are_watched_as_costs_of_one():
+    rows = [line(str(i), 0, 0.2, 2.5 if i % 10 == 0 else 1.0, True) for i in range(1_500)]
+    watch = Watch((0.0, 1.0), gamma=0.5, episode_limit=2.0)
+    watch.add(1, rows)
+    found = watch.report()
+    assert (found.whole.verdict, found.whole.paid) == ("kept", pytest.approx(0.1))
+    assert (found.gamma, found.most_cost) == (1.0, 1.0)
+
+
 def test_an_episode_that_never_ends_is_waited_for_no_longer_than_said():
     promises = Promises(gamma=1.0, patience=3)
     promises.add(1, [line("stuck", cost=0.2), *simple(np.ones(3))])
