@@ -1,6 +1,7 @@
 """Tests repeat themselves; `--hypothesis-profile=explore` draws new examples at every run."""
 
 import os
+import signal
 from pathlib import Path
 
 from hypothesis import settings
@@ -16,6 +17,9 @@ collect_ignore.append(str(Path(__file__).parent / "src/bmdp/models/descent_kerne
 # takes for its own number, would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+
+# A shell has what it runs in the background ignore Ctrl-C, and so would all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 settings.register_profile("explore", deadline=None)
