@@ -9,7 +9,7 @@ WORKERS ?= 2
 SIDE_BY_SIDE := -n $(WORKERS) --dist worksteal
 KERNELS := tests/unit/frontier tests/unit/exact/test_minkowski.py tests/unit/envs/test_kernels.py
 
-.PHONY: help demo test test-unit check lint types tests compiled uncompiled measured coverage test-slow docs \
+.PHONY: help demo test test-unit check lint types tests compiled uncompiled measured coverage test-slow fuzz docs \
 	wheel bench clean
 
 help:  ## list the targets
@@ -72,6 +72,11 @@ test-unit: $(VENV)/installed-dev  ## tests without training, a minute
 
 test-slow: $(VENV)/installed-dev  ## the checks that take longer
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) -m slow
+
+NAME ?= files
+SECONDS ?= 60
+fuzz: $(VENV)/installed-dev  ## try a promise of docs/reliability.md at random: NAME=files SECONDS=60
+	cd tests && ../$(BIN)/python -m fuzz $(NAME) --seconds $(SECONDS)
 
 # A link that leads nowhere, and a page that is not in the list of pages, are errors.
 docs: $(VENV)/installed-dev  ## the pages of docs/ as a site, build/site/index.html
