@@ -87,7 +87,7 @@ wheel: | $(BIN)/python  ## what pip installs, build/dist/bmdp-*.whl
 	rm -rf build/lib build/dist
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/dist .
 
-bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and docs/performance.md
+bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and docs/paper/performance.md
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
 	$(BIN)/python benchmarks/exact.py --out benchmarks/results/exact.json
 	$(BIN)/python benchmarks/finite.py --out benchmarks/results/finite.json

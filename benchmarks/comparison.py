@@ -1,12 +1,12 @@
 """Methods side by side, run whole: what was found as one small record, and the tables of it.
 
     python benchmarks/comparison.py keep FOLDER     # of `bmdp run comparison`, into the record
-    python benchmarks/comparison.py page            # tables of docs/comparison.md
+    python benchmarks/comparison.py page            # tables of docs/paper/comparison.md
     python benchmarks/comparison.py page --check    # whether it has them
 
 The record, benchmarks/results/comparison.json, holds of every task and method what was measured of
 each seed, with five digits after the point. `keep` writes anew what the folder has, with the
-seeds that it has there, and leaves the rest as it is. Seconds are on docs/performance.md, too,
+seeds that it has there, and leaves the rest as it is. Seconds are on docs/paper/performance.md, too,
 which `tables.py` writes.
 """
 
@@ -31,7 +31,7 @@ from bmdp.paper.results import Results, read_results, truth_of
 from bmdp.paper.runner import FIRST_SEED
 from bmdp.report.section import Column, Table
 
-PAGE = ROOT / "docs/comparison.md"
+PAGE = ROOT / "docs/paper/comparison.md"
 PAGED_BY = "python benchmarks/comparison.py page"
 RECORD = ROOT / "benchmarks/results/comparison.json"
 TASKS = {

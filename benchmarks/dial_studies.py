@@ -1,6 +1,6 @@
 """Studies of how honest dials are: which settings of a preset `dial.py` changes.
 
-docs/honest-dial.md has what was found with version 0.1.0, under the names of settings of that
+docs/paper/honest-dial.md has what was found with version 0.1.0, under the names of settings of that
 version; it says how they are called now.
 """
 

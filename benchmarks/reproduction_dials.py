@@ -1,4 +1,4 @@
-"""Dials of docs/results.md: which each task of the paper has, and what is known of them.
+"""Dials of docs/paper/results.md: which each task of the paper has, and what is known of them.
 
 A dial that has no record of today is shown as version 0.1.0 had it, and says so.
 """

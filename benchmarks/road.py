@@ -2,7 +2,7 @@
 
     python benchmarks/road.py run budgets-1500 prices-1500 --seeds 100:110 --workers 2 --out FOLDER
     python benchmarks/road.py keep FOLDER ...     # into benchmarks/results/road/record.json
-    python benchmarks/road.py page                # tables of docs/driving.md
+    python benchmarks/road.py page                # tables of docs/paper/driving.md
     python benchmarks/road.py page --check        # whether the page has them
 
 A lesson is a way to explore and a number of episodes, such as `prices-5000`; with a third word, the
@@ -48,7 +48,7 @@ RECORD = ROOT / "benchmarks/results/road/record.json"
 SETTINGS = ROOT / "benchmarks/results/road/paper-settings.json"
 """The paper's network, with what is known of its settings changed one by one."""
 
-PAGE = ROOT / "docs/driving.md"
+PAGE = ROOT / "docs/paper/driving.md"
 BUDGETS = (0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 COSTS = (0.05, 0.1, 0.15, 0.2, 0.3)
 ROUNDS = 6

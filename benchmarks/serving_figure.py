@@ -2,7 +2,7 @@
 
 python benchmarks/serving_figure.py benchmarks/results/serving.json docs/images/serving.png
 
-Its numbers are those of the tables of docs/performance.md.
+Its numbers are those of the tables of docs/paper/performance.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts what benchmarks/results/ holds on docs/performance.md, as tables.
+"""Puts what benchmarks/results/ holds on docs/paper/performance.md, as tables.
 
     python benchmarks/tables.py            rewrites the tables
     python benchmarks/tables.py --check    says whether they are up to date
@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/paper/performance.md")
     asked = parser.parse_args(arguments)
     records = {path.name: json.loads(path.read_text()) for path in asked.results.glob("*.json")}
     try:

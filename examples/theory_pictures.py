@@ -1,6 +1,6 @@
-"""The pictures of docs/theory-in-pictures.md.
+"""The pictures of docs/paper/theory-in-pictures.md.
 
-    python examples/theory_pictures.py --out docs/theory
+    python examples/theory_pictures.py --out docs/paper/theory
 
 Draws what `theory_numbers.py` computes. Takes some seconds, and makes the same files whenever it is
 run.

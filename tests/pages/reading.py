@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHELLS = ("", "sh", "bash", "shell")
 TEXT = ("text", "bibtex", "mermaid", "json", "csv", "toml", "yaml")
 PROGRAMS = ("bmdp", "python", "pip", "make", "pytest", "tensorboard")

@@ -9,7 +9,7 @@ from scripts import script
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benchmarks/results").glob("*.json"))
-PAGE = ROOT / "docs/performance.md"
+PAGE = ROOT / "docs/paper/performance.md"
 
 tables = script("benchmarks/tables.py")
 made = script("benchmarks/record_tables.py")

@@ -1,4 +1,4 @@
-"""What docs/theory-in-pictures.md says in numbers is so, and its pictures are there."""
+"""What docs/paper/theory-in-pictures.md says in numbers is so, and its pictures are there."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from bmdp.paper import theory
 from bmdp.paper.theory import rising_pairs
 from scripts import ROOT, script
 
-PAGE = ROOT / "docs" / "theory-in-pictures.md"
+PAGE = ROOT / "docs" / "paper" / "theory-in-pictures.md"
 PICTURES = re.findall(r"!\[([^\]]*)\]\((\S+)\)", PAGE.read_text())
 SIGMAS = 4  # of a mean; it is further off once in 15,000 times
 
@@ -98,7 +98,7 @@ def test_the_same_budget_in_both_branches_earns_less_than_the_same_price():
 
 
 def test_on_random_models_t_has_0_949_of_what_the_optimum_gains():
-    record = json.loads((ROOT / "docs" / "theory" / "theory.json").read_text())["summary"]
+    record = json.loads((ROOT / "docs" / "paper" / "theory" / "theory.json").read_text())["summary"]
     assert record["random"]["models"] == 50
     assert round(record["random"]["share_mean"], 3) == 0.949
 

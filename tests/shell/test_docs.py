@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 LINK = re.compile(r"\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
 
@@ -45,14 +45,18 @@ def names_in(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "name"), [(p, n) for p in ("notation.md", "algorithms.md") for n in names_in(p)]
+    ("page", "name"),
+    [(p, n) for p in ("paper/notation.md", "paper/algorithms.md") for n in names_in(p)],
 )
 def test_what_the_tables_name_is_there(page, name):
     assert (ROOT / name).is_file() if "/" in name else found(name), f"{name} of {page}"
 
 
 def test_every_row_says_where():
-    for page, needed in (("notation.md", ("bmdp.",)), ("algorithms.md", ("bmdp.", "tests/"))):
+    for page, needed in (
+        ("paper/notation.md", ("bmdp.",)),
+        ("paper/algorithms.md", ("bmdp.", "tests/")),
+    ):
         rows = table_rows(page)
         assert len(rows) > 20
         for row in rows:
@@ -77,7 +81,9 @@ def test_the_site_has_every_page_once():
         return [page for value in values for page in pages(value)]
 
     listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
-    assert sorted(listed) == sorted([page.name for page in PAGES] + list(OUTSIDE))
+    assert sorted(listed) == sorted(
+        [page.relative_to(ROOT / "docs").as_posix() for page in PAGES] + list(OUTSIDE)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Ways to spend a budget that are learned from the same episodes: BFTQ, and what else one could do.
 
 A method is given a `Lesson`, and returns a policy and its price in models, seconds and episodes.
-See docs/comparison.md for the methods, and their limits.
+See docs/paper/comparison.md for the methods, and their limits.
 """
 
 from __future__ import annotations
