@@ -547,7 +547,7 @@ class Policy(ABC):
         save_value(self, folder, overwrite=overwrite)
 
     def export_onnx(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Writes the policy as one ONNX file, which decides without Python (`docs/onnx.md`).
+        """Writes the policy as one ONNX file, which decides without Python (`docs/production.md`).
 
         Raises:
             PolicyError: if it cannot be written as a graph, with the reason.
