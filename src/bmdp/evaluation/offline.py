@@ -44,7 +44,7 @@ Here n is the number of *effective* episodes: all of them in fitted evaluation, 
 weight that would tell as much in importance sampling. The quantile q is that of Student's law with
 n - 1 degrees of freedom, or one less than the number of repeats, if there are fewer. Of plain means
 that is Student's interval. On finite problems intervals between quantiles of the repeats cover less
-often, with both methods (docs/offline.md). They need more repeats, and are shifted by rows that
+often, with both methods (docs/paper/logs.md). They need more repeats, and are shifted by rows that
 occur twice in a sample: to a model these look like less noise than there is.
 
 What repeats do not show is not in an interval: that a model is too smooth, that the policy does

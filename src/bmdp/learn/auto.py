@@ -347,7 +347,7 @@ def read_source(source: Any, asked: Asked | None = None) -> Source:
     if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
         raise ConfigError(
             "an environment is given by its id, or by its EnvSpec, since many of it are made; got "
-            f"{source}. Register a function that makes it (docs/own-environment.md)."
+            f"{source}. Register a function that makes it (docs/environment.md)."
         )
     raise DataError(
         "source must be a TransitionBatch, a data frame, the path of a log, or an environment; "
