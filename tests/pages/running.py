@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import time
+from itertools import zip_longest
 
 from pages import terminal
 from pages.reading import ROOT, TIME, PageError, read_page
@@ -56,7 +57,7 @@ def follow(snippets, folder, *, with_slow=False, is_record=False):
     done = []
     with contextlib.ExitStack() as stack:
         reader = Reader(folder, stack, is_record=is_record)
-        for snippet, following in zip(snippets, [*snippets[1:], None], strict=True):
+        for snippet, following in zip_longest(snippets, snippets[1:]):
             reader.may_fail = following is not None and following.text == EXIT_CODE
             try:
                 if reader.does(snippet, is_checked=snippet.is_slow and not with_slow):
