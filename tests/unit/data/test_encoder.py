@@ -437,6 +437,10 @@ def test_few_values_of_several_numbers_that_make_too_many_actions_are_binned():
     bins = learned_bins(["a", "b"], rows, doses(600)[1])
     assert len(bins.cells) <= 50
     assert not bins.is_exact
+    (note,) = bins.notes
+    assert note.startswith(f"action a and b were numbers: binned into {len(bins.cells)} by ")
+    assert note.endswith("; ...")
+    assert note.count("a=") == 10  # of all bins
 
 
 def test_actions_that_are_lists_are_binned():
