@@ -82,7 +82,7 @@ class ActionBins:
         more = f"{comma}..." if len(self.labels) > _MOST_LISTED else ""
         listed = comma.join(self.labels[:_MOST_LISTED]) + more
         named = "" if self.names == ("action",) else f" {' and '.join(self.names)}"
-        said = f"action{named} was a number" if len(self.names) == 1 else f"action{named} were numbers"
+        said = f"action{named} {'was a number' if len(self.names) == 1 else 'were numbers'}"
         if self.is_exact:
             return (f"{said}: each of its {len(self.cells)} values is an action, {listed}",)
         return (f"{said}: binned into {len(self.cells)} by quantiles, at {listed}",)
