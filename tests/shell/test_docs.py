@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+import bmdp
+from scripts import script
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -84,6 +87,23 @@ def test_the_site_has_every_page_once():
     assert sorted(listed) == sorted(
         [page.relative_to(ROOT / "docs").as_posix() for page in PAGES] + list(OUTSIDE)
     )
+
+
+def test_the_page_of_the_command_line_is_made_of_the_command():
+    commands = script("docs/commands.py")
+    assert commands.PAGE.read_text() == commands.page(), "run python docs/commands.py"
+
+
+def test_the_reference_has_public_names_each_once():
+    pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
+    names = [n for page in pages for n in re.findall(r"^::: (\S+)$", page.read_text(), re.M)]
+    assert len(names) == len(set(names)) > 60
+    for name in names:
+        module, _, own = name.rpartition(".")
+        thing = getattr(importlib.import_module(module), own)
+        places = [bmdp, importlib.import_module(".".join(module.split(".")[:2]))]
+        listed = [place for place in places if own in getattr(place, "__all__", ())]
+        assert any(getattr(place, own) is thing for place in listed), name
 
 
 @pytest.mark.parametrize(
