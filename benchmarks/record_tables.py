@@ -1,8 +1,8 @@
 """Tables of what benchmarks wrote: a function for each, from a record to its numbers.
 
 Ratios and growth are computed here, from what was measured in one run. `tables.py` puts the tables
-on docs/paper/performance.md. The module is long as all benchmarks have their tables in it; each table is
-read by itself.
+on docs/paper/performance.md. The module is long as all benchmarks have their tables in it; each
+table is read by itself.
 """
 
 from __future__ import annotations

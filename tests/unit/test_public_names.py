@@ -10,7 +10,7 @@ must have goes by its kind:
   field is declared: a comment beside it, or a string below it.
 
 Nobody calls an enumeration or a protocol to make one, so these have no arguments, and protocols no
-example. What regressors of one's own are made of has its example on docs/own-regressor.md.
+example. What regressors of one's own are made of has its example on docs/extending.md.
 """
 
 import ast
@@ -37,8 +37,9 @@ PLACES = [path.relative_to(SOURCE).parent.parts for path in SOURCE.rglob("__init
 PACKAGES = sorted(".".join(("bmdp", *place)) for place in PLACES if not {*place[:1]} & {*TOOLS})
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-regressor.md").read_text()
-OWN_REGRESSORS = {word for block in PAGE.split("```")[1::2] for word in re.findall(r"\w+", block)}
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+(OWN,) = [block for block in PAGE.split("```")[1::2] if "@register_regressor" in block]
+OWN_REGRESSORS = set(re.findall(r"\w+", OWN))
 
 
 def thing(package, name):
