@@ -48,7 +48,7 @@ def _section(name: str, found: Any) -> str:
     rows += [(f"`{', '.join(one.opts)}{_value(one)}`", one) for one in options]
     table = [f"| {written} | {_text(one.help or '')}{_notes(one)} |" for written, one in rows]
     lines = [f"## bmdp {name}", "", _paragraphs(found.help), "", "```text", usage, "```", ""]
-    return "\n".join([*lines, "| | |", "|---|---|", *table, ""])
+    return "\n".join([*lines, "| option | meaning |", "|---|---|", *table, ""])
 
 
 def _place(one: Any) -> str:
