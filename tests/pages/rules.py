@@ -7,6 +7,8 @@ values, experiment and preset. `pytest`, `git`, `cd`, `source` and `tensorboard`
 import re
 import tomllib
 
+import typer
+
 from bmdp import BmdpError
 from bmdp.cli import main
 from bmdp.cli.options import parse_seeds
