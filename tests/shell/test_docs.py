@@ -92,6 +92,16 @@ def test_the_site_has_every_page_once():
     )
 
 
+def test_every_picture_is_shown_on_a_page():
+    pictures = {path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")}
+    shown = {
+        (page.parent / (a or b).partition("#")[0]).resolve()
+        for page in [ROOT / "README.md", *PAGES]
+        for a, b in LINK.findall(page.read_text())
+    }
+    assert pictures - shown == set()
+
+
 def test_the_page_of_the_command_line_is_made_of_the_command():
     commands = script("docs/commands.py")
     assert commands.PAGE.read_text() == commands.page(), "run python docs/commands.py"
