@@ -12,9 +12,7 @@ import enum
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from bmdp.cli.main import app
+from bmdp.cli.main import VERBS, verb
 
 PAGE = Path(__file__).parent / "reference" / "command-line.md"
 HEAD = """# Command line
@@ -33,26 +31,24 @@ KINDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 def page() -> str:
     """The page, as it should be."""
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    verbs = {name: verb(name) for name in VERBS if name not in SAME}
     parts = [HEAD, "| verb | what it does |\n|---|---|"]
-    for name, verb in verbs.items():
-        link = f"[`{name}`](#bmdp-{SAME.get(name, name)})"
-        parts[-1] += f"\n| {link} | {_text(verb.help.partition(chr(10) * 2)[0])} |"
+    for name, line in VERBS.items():
+        parts[-1] += f"\n| [`{name}`](#bmdp-{SAME.get(name, name)}) | {_text(line)} |"
     parts[-1] += "\n"
-    parts += [_section(name, verb) for name, verb in verbs.items() if name not in SAME]
-    return "\n".join(parts)
+    return "\n".join([*parts, *(_section(name, one) for name, one in verbs.items())])
 
 
-def _section(name: str, verb: Any) -> str:
+def _section(name: str, found: Any) -> str:
     """A verb: what it does, how it is typed, and its options."""
-    options = [one for one in verb.params if one.opts[0].startswith("-")]
-    given = [one for one in verb.params if one not in options]
+    options = [one for one in found.params if one.opts[0].startswith("-")]
+    given = [one for one in found.params if one not in options]
     usage = " ".join(["bmdp", name, *map(_place, given), "[OPTIONS]"])
     rows = [(f"`{one.metavar.removesuffix('...')}`", one) for one in given]
     rows += [(f"`{', '.join(one.opts)}{_value(one)}`", one) for one in options]
     table = [f"| {written} | {_text(one.help or '')}{_notes(one)} |" for written, one in rows]
-    lines = [f"## bmdp {name}", "", _paragraphs(verb.help), "", "```text", usage, "```", ""]
-    return "\n".join([*lines, "| | |", "|---|---|", *table, ""])
+    lines = [f"## bmdp {name}", "", _paragraphs(found.help), "", "```text", usage, "```", ""]
+    return "\n".join([*lines, "| option | meaning |", "|---|---|", *table, ""])
 
 
 def _place(one: Any) -> str:

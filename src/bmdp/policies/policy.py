@@ -858,6 +858,13 @@ def cells_of(q_function: Any, states: NDArray[Any], step: int) -> IntArray:
     return found
 
 
+# Modules that register kinds beside this package's, the one that imports torch last.
+_OTHER_KINDS = (
+    *("bmdp.data.encoder", "bmdp.envs.scripted", "bmdp.exact.allocation_policy"),
+    *("bmdp.envs.two_way.replanning", "bmdp.models"),
+)
+
+
 def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
     """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
 
@@ -883,8 +890,10 @@ def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
                 f"{place} is a training run that is not finished: bmdp fit --resume {place}"
             )
         place = place / "policy"
-    if not all(map(is_registered, kinds_of(place))):
-        import_module("bmdp.models")  # which imports torch
+    for module in _OTHER_KINDS:
+        if all(map(is_registered, kinds_of(place))):
+            break
+        import_module(module)
     policy = load_value(place)
     if not isinstance(policy, Policy):
         raise StoreError(f"{place} holds a {type(policy).__name__}, which is no policy.")
