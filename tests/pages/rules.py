@@ -10,12 +10,12 @@ import tomllib
 import typer
 
 from bmdp import BmdpError
-from bmdp.cli.main import app
+from bmdp.cli import main
 from bmdp.cli.options import parse_seeds
 from bmdp.paper.runner import asked_spec
 from pages.reading import ROOT
 
-VERBS = typer.main.get_command(app).commands
+VERBS = {name: main.verb(name) for name in main.VERBS}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+")
 REQUIREMENT = re.compile(r"([\w.-]+?)(?:\[([\w,-]+)\])?(?:[<>=~!].*)?")

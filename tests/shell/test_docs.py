@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts import script
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -84,6 +86,24 @@ def test_the_site_has_every_page_once():
     assert sorted(listed) == sorted(
         [page.relative_to(ROOT / "docs").as_posix() for page in PAGES] + list(OUTSIDE)
     )
+
+
+def test_the_page_of_the_command_line_is_made_of_the_command():
+    commands = script("docs/commands.py")
+    assert commands.PAGE.read_text() == commands.page(), "run python docs/commands.py"
+
+
+def test_the_reference_has_names_as_they_are_imported_each_once():
+    entry = re.compile(r"^::: (\S+)\n    options:\n      heading: (\S+)$", re.MULTILINE)
+    texts = [page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")]
+    entries = [pair for text in texts for pair in entry.findall(text)]
+    assert len(entries) == len(set(entries)) == sum(text.count("::: ") for text in texts) > 60
+    for source, public in entries:
+        package, _, name = public.rpartition(".")
+        module, _, own = source.rpartition(".")
+        assert name in importlib.import_module(package).__all__, public
+        thing = getattr(importlib.import_module(package), name)
+        assert thing is getattr(importlib.import_module(module), own), public
 
 
 @pytest.mark.parametrize(
