@@ -69,7 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     policy = bmdp.fit(customers(asked.customers), gamma=1.0).policy
     safe = bmdp.certify(policy, customers(asked.customers, seed=1), gamma=1.0)
-    budgets = np.linspace(*policy.budget_range, N_BUDGETS)
+    low, high = policy.budget_range
+    budgets = np.linspace(low, high, N_BUDGETS)
     lines: dict[str, NDArray[np.float64]] = {
         name: np.array([played(one, budget, asked.played) for budget in budgets])
         for name, one in (("learned", policy), ("certified", safe))
