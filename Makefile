@@ -10,7 +10,7 @@ SIDE_BY_SIDE := -n $(WORKERS) --dist worksteal
 KERNELS := tests/unit/frontier tests/unit/exact/test_minkowski.py tests/unit/envs/test_kernels.py
 
 .PHONY: help demo test test-unit check lint types tests compiled uncompiled measured coverage test-slow fuzz docs \
-	wheel bench clean
+	wheel dist lowest bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -87,6 +87,19 @@ wheel: | $(BIN)/python  ## what pip installs, build/dist/bmdp-*.whl
 	rm -rf build/lib build/dist
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/dist .
 
+dist: | $(BIN)/python  ## wheel and source distribution, checked, build/dist/
+	rm -rf build/lib build/dist
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	$(BIN)/python -m build --outdir build/dist .
+	$(BIN)/twine check --strict build/dist/*
+
+# In an environment of its own, without the tools that pages and types are checked by.
+lowest:  ## tests without training, with the lowest versions of dependencies
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-min.txt \
+		-e '.[data,driving,onnx,ray,serve,tensorboard]' httpx hypothesis pandas polars pytest pytest-xdist
+	build/lowest/bin/pytest -q $(SIDE_BY_SIDE) -m 'not slow' -W ignore::DeprecationWarning tests/unit
+
 bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and docs/paper/performance.md
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
 	$(BIN)/python benchmarks/exact.py --out benchmarks/results/exact.json
@@ -95,6 +108,7 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and doc
 	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json
 	$(BIN)/python benchmarks/workers.py --out benchmarks/results/workers.json
+	$(BIN)/python benchmarks/install.py --out benchmarks/results/install.json
 	$(BIN)/python benchmarks/tables.py
 
 clean:  ## remove what the targets made

@@ -1,4 +1,4 @@
-"""Limits that are not discounted, exact beside learned: the tables of docs/limits.md.
+"""Limits that are not discounted, exact beside learned: the tables of docs/choosing-a-budget.md.
 
 Three kinds of weather, three speeds, eight hours: faster earns more, and costs more in a storm.
 `bmdp.fit` learns from a log of random episodes; the exact answers are those of `bmdp.exact`.

@@ -6,8 +6,8 @@
 
 The record, benchmarks/results/comparison.json, holds of every task and method what was measured of
 each seed, with five digits after the point. `keep` writes anew what the folder has, with the
-seeds that it has there, and leaves the rest as it is. Seconds are on docs/paper/performance.md, too,
-which `tables.py` writes.
+seeds that it has there, and leaves the rest as it is. Seconds are on docs/paper/performance.md,
+too, which `tables.py` writes.
 """
 
 from __future__ import annotations

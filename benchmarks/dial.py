@@ -26,7 +26,6 @@ from measuring import (
     moved_errors,
     optimum_of,
     options,
-    require_known,
     rows_of,
 )
 
@@ -167,9 +166,7 @@ def print_table(folder: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Parses the command line."""
-    parser = options(__doc__ or "", "study", STUDIES)
-    found = parser.parse_args(arguments)
-    require_known(parser, "study", found.asked, STUDIES)
+    found = options(__doc__ or "", "study", STUDIES).parse_args(arguments)
     print_table(found.out) if found.table else run(found)
 
 

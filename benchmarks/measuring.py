@@ -6,7 +6,7 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,19 @@ import numpy as np
 BUDGETS = np.linspace(0, 1, 11).tolist()
 
 
-def options(about: str, what: str, known: Iterable[str]) -> argparse.ArgumentParser:
+def options(about: str, what: str, known: Collection[str]) -> argparse.ArgumentParser:
     """The command line of a study: of what, which seeds, by how many processes, and where to."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("asked", nargs="*", metavar=what.upper(), help=", ".join(known))
+    names = ", ".join(known)
+
+    def asked(name: str) -> str:
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"no {what} is called {name}; there are {names}.")
+        return name
+
+    parser.add_argument("asked", nargs="*", type=asked, metavar=what.upper(), help=names)
     parser.add_argument("--seeds", default="0:5", help="first:last, without the last")
     parser.add_argument("--only", nargs="*", default=[], help="some of what is compared")
     parser.add_argument("--tests", type=int, default=20_000, help="test episodes a budget")
@@ -29,15 +36,6 @@ def options(about: str, what: str, known: Iterable[str]) -> argparse.ArgumentPar
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--table", action="store_true", help="print what is there")
     return parser
-
-
-def require_known(
-    parser: argparse.ArgumentParser, kind: str, asked: Iterable[str], known: Iterable[str]
-) -> None:
-    """Ends the program if something is asked for that there is not."""
-    unknown = sorted(set(asked) - set(known))
-    if unknown:
-        parser.error(f"no {kind} is called {', '.join(unknown)}; there are {', '.join(known)}.")
 
 
 def do_all(do: Callable[[Any], None], jobs: Iterable[Any], workers: int) -> None:

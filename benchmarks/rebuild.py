@@ -117,7 +117,8 @@ def collect_logs(folder: Path, quick: bool) -> None:
 
     n_episodes = 60 if quick else 500
     for name in PRESETS:
-        env = bmdp.preset(name).env.spec()
+        preset: Any = bmdp.preset(name)
+        env = preset.env.spec()
         n_actions = {"corridors": 5, "slot-filling": 7}[name]
         chance = RandomBudgetedPolicy(n_actions, 0.0, 1.0)
         budgets = np.random.default_rng(0).random(n_episodes)
@@ -153,7 +154,7 @@ def _learning(name: str, path: Path, quick: bool) -> dict[str, float]:
     with np.load(path) as file:
         arrays = {key: file[key] for key in file.files}
     log = bmdp.TransitionBatch(**{**arrays, "n_actions": int(arrays["n_actions"])})
-    learner = bmdp.preset(name).learner
+    learner: Any = bmdp.preset(name).learner
     if quick:
         size = "ensemble" if hasattr(learner, "ensemble") else "folds"
         learner = replace(learner, model=replace(learner.model, centres=20), **{size: 2})

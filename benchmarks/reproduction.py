@@ -1,13 +1,13 @@
 """The paper's experiments, run whole: their findings as small records, and the tables of them.
 
-    python benchmarks/reproduction.py keep FOLDER ...   # of `bmdp run`, into docs/paper/results/*.json
-    python benchmarks/reproduction.py page              # figures and tables of docs/paper/results.md
-    python benchmarks/reproduction.py page --check      # whether that and README.md have them
+    python benchmarks/reproduction.py keep FOLDER ...  # of `bmdp run`, into docs/paper/results/
+    python benchmarks/reproduction.py page             # figures and tables of docs/paper/results.md
+    python benchmarks/reproduction.py page --check     # whether that and README.md have them
 
 A record holds the spec of an experiment and, of every part and seed, what was measured, with six
 digits. `keep` adds to a record of the same settings, device and versions, so that seeds can be run
-in several folders; any other is written anew. Records of version 0.1.0 are in docs/paper/results/0.1.0/.
-`reproduction_tables.py` makes tables and figures of both.
+in several folders; any other is written anew. Records of version 0.1.0 are in
+docs/paper/results/0.1.0/. `reproduction_tables.py` makes tables and figures of both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables and figures of docs/paper/results.md: published, reproduced and best dials, task by task."""
+"""Tables and figures of docs/paper/results.md: published, reproduced and best dials, by task."""
 
 from __future__ import annotations
 

@@ -154,9 +154,9 @@ def study(asked: Asked) -> None:
         return
     assert n_episodes is not None
     begin = time.perf_counter()
-    found = bmdp.explore(spec_of(way, n_episodes, features), seed=asked.seed, device="cpu")
+    explored = bmdp.explore(spec_of(way, n_episodes, features), seed=asked.seed, device="cpu")
     exploring = time.perf_counter() - begin
-    for name, learn in ways_to_learn(found.batch, asked.seed).items():
+    for name, learn in ways_to_learn(explored.batch, asked.seed).items():
         if name not in done:
             policy, seconds = learn()
             told = {"method": name, "seconds": seconds, "exploring": exploring}

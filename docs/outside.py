@@ -19,8 +19,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Makes links to them, and from them into docs/, what they are within the site."""
-    if page.file.src_uri in OUTSIDE:
-        return re.sub(r"\]\(docs/", "](", markdown)
+    is_outside = page.file.src_uri in OUTSIDE
+    if is_outside:
+        markdown = re.sub(r"\]\(docs/", "](", markdown)
     for name, path in OUTSIDE.items():
-        markdown = markdown.replace(f"](../{path}", f"]({name}")
+        markdown = markdown.replace(f"]({path if is_outside else f'../{path}'}", f"]({name}")
     return markdown

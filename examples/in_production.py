@@ -11,8 +11,8 @@ Each step is a command that you could give yourself:
     bmdp watch out/story/served.jsonl --policy out/story/safe --training out/story/log.parquet \
         --gamma 1 --most-cost 4 --out out/story/watch
 
-Customers are those of `customers.py`: a call sells more, and more often ends in a complaint, which
-is the cost. The service decides about customers who come in groups, each with a budget of
+Customers are those of `bmdp.data.customers`: a call sells more, and ends in a complaint more often,
+which is the cost. The service decides about customers who come in groups, each with a budget of
 complaints, and the watch says whether they complain more than they were allowed to. Then customers
 get angrier than those of the log, and the watch says that the promise is broken.
 """
@@ -32,9 +32,10 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import typer
-from customers import N_CONTACTS, contacted, first_state, logged
 
 from bmdp.cli.main import app
+from bmdp.data import customers
+from bmdp.data.shop import N_CONTACTS, contact, new_customers
 
 GROUP = 50  # customers of a request
 SECONDS = 60  # that an answer may take
@@ -80,16 +81,18 @@ def asked(address: str, endpoint: str, body: dict[str, Any]) -> dict[str, Any]:
 
 def contact_all(address: str, budgets: np.ndarray, rng: np.random.Generator, anger: float) -> None:
     """Contacts a group of customers four times each, as the service decides."""
-    states = [first_state(rng) for _ in budgets]
-    begin = {"states": states, "budgets": budgets.tolist(), "seed": int(rng.integers(2**32))}
+    states = new_customers(len(budgets), rng)
+    begin = {
+        "states": states.tolist(),
+        "budgets": budgets.tolist(),
+        "seed": int(rng.integers(2**32)),
+    }
     tracker = asked(address, "start", begin)["tracker"]
-    for contact in range(N_CONTACTS):
-        decided = asked(address, "decide", {"tracker": tracker, "states": states})
-        pairs = zip(states, decided["actions"], strict=True)
-        found = [contacted(rng, state, action, anger) for state, action in pairs]
-        states = [after for _, _, after in found]
-        seen = {"costs": [cost for _, cost, _ in found], "next_states": states}
-        is_last = contact == N_CONTACTS - 1
+    for number in range(N_CONTACTS):
+        decided = asked(address, "decide", {"tracker": tracker, "states": states.tolist()})
+        _, complained, states = contact(states, np.array(decided["actions"]), rng, anger)
+        seen = {"costs": complained.tolist(), "next_states": states.tolist()}
+        is_last = number == N_CONTACTS - 1
         body = {"tracker": decided["tracker"], **seen, "ended": is_last}
         tracker = asked(address, "observe", body)["tracker"]
 
@@ -113,7 +116,7 @@ def story(out: Path, n_logged: int, n_served: int, minutes: float, seed: int) ->
     """Goes all the way; returns the exit codes of the watch, before and after customers change."""
     out.mkdir(parents=True)
     for number, name in enumerate(("log", "later")):
-        logged(n_logged, seed + number).to_parquet(out / f"{name}.parquet")
+        customers(n_logged, seed + number).to_parquet(out / f"{name}.parquet")
     run, safe, log = out / "run", out / "safe", out / "served.jsonl"
     training = out / "log.parquet"
     told("fit", "--data", training, "--gamma", "1", "--minutes", str(minutes), "--out", run)

@@ -1,4 +1,4 @@
-"""Nearest neighbours: a regressor of one's own. See docs/own-regressor.md."""
+"""Nearest neighbours: a regressor of one's own. See docs/extending.md."""
 
 from dataclasses import dataclass
 

@@ -1,10 +1,11 @@
-"""Budgeted Markov decision processes: one policy, any risk budget."""
+"""Budgeted Markov decision processes: one policy, any risk budget.
 
-from importlib import import_module as _import_module
-from typing import Any as _Any
+A name is imported when it is first asked for, so that `import bmdp` takes a tenth of a second.
+"""
 
-from bmdp import data, envs, exact, frontier, policies
-from bmdp.data import Columns, TransitionBatch
+from typing import TYPE_CHECKING
+
+from bmdp.envs.registry import register as _register
 from bmdp.errors import (
     BmdpError,
     BudgetError,
@@ -17,27 +18,38 @@ from bmdp.errors import (
     PolicyError,
     StoreError,
 )
-from bmdp.evaluation.calibration import calibrate
-from bmdp.evaluation.offline import OfflineEvaluation, evaluate_offline
-from bmdp.evaluation.rollouts import Evaluation, evaluate
-from bmdp.exact import FiniteBMDP
-from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
-from bmdp.policies import discounted_budget, load_policy
-from bmdp.randomness import EpisodeStreams
+from bmdp.later import asked_later as _asked_later
 
-__version__ = "0.2.0.dev0"
+if TYPE_CHECKING:
+    from bmdp import data, deployment, envs, evaluation, exact, frontier, learn, models, policies
+    from bmdp.data import Columns, TransitionBatch
+    from bmdp.deployment.periods import PeriodBudget
+    from bmdp.evaluation.calibration import calibrate
+    from bmdp.evaluation.certificates import certify
+    from bmdp.evaluation.offline import OfflineEvaluation, evaluate_offline
+    from bmdp.evaluation.rollouts import Evaluation, evaluate
+    from bmdp.exact import FiniteBMDP
+    from bmdp.frontier import BudgetStatus, Frontier, Mixture, hull_mixture, upper_frontier
+    from bmdp.learn import (
+        BFTQ,
+        FTQ,
+        BFTQConfig,
+        Fitted,
+        Forecast,
+        FTQConfig,
+        LagrangianConfig,
+        LagrangianFTQ,
+        Prediction,
+        TrainingSpec,
+        fitted_evaluation,
+        preset,
+    )
+    from bmdp.learn.auto import fit
+    from bmdp.learn.explore import explore
+    from bmdp.policies import discounted_budget, load_policy
+    from bmdp.randomness import EpisodeStreams
 
-_LEARNING = (
-    "learn",
-    *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
-    *("Fitted", "Forecast", "Prediction", "TrainingSpec"),
-    *("explore", "fit", "fitted_evaluation", "preset"),
-)
-"""`bmdp.learn`, and names of it. They are imported when one of them is asked for, since they import
-torch."""
-
-_LATER = {"certify": "bmdp.evaluation.certificates", "PeriodBudget": "bmdp.deployment.periods"}
-"""Other names that import much, by their modules."""
+__version__ = "0.2.0"
 
 __all__ = [
     "BFTQ",
@@ -74,10 +86,12 @@ __all__ = [
     "calibrate",
     "certify",
     "data",
+    "deployment",
     "discounted_budget",
     "envs",
     "evaluate",
     "evaluate_offline",
+    "evaluation",
     "exact",
     "explore",
     "fit",
@@ -92,14 +106,32 @@ __all__ = [
     "upper_frontier",
 ]
 
+_LATER = {
+    "": (
+        *("data", "deployment", "envs", "evaluation", "exact", "frontier", "learn", "models"),
+        "policies",
+    ),
+    "data": ("Columns", "TransitionBatch"),
+    "deployment.periods": ("PeriodBudget",),
+    "evaluation.calibration": ("calibrate",),
+    "evaluation.certificates": ("certify",),
+    "evaluation.offline": ("OfflineEvaluation", "evaluate_offline"),
+    "evaluation.rollouts": ("Evaluation", "evaluate"),
+    "exact": ("FiniteBMDP",),
+    "frontier": ("BudgetStatus", "Frontier", "Mixture", "hull_mixture", "upper_frontier"),
+    "learn": (
+        *("BFTQ", "FTQ", "LagrangianFTQ", "BFTQConfig", "FTQConfig", "LagrangianConfig"),
+        *("Fitted", "Forecast", "Prediction", "TrainingSpec"),
+        *("fitted_evaluation", "preset"),
+    ),
+    "learn.auto": ("fit",),  # beside the module learn/fit.py
+    "learn.explore": ("explore",),  # beside the module learn/explore.py
+    "policies": ("discounted_budget", "load_policy"),
+    "randomness": ("EpisodeStreams",),
+}
+"""Names by the modules that have them, which are imported when one of them is asked for."""
 
-def __getattr__(name: str) -> _Any:
-    """Returns what is imported when it is asked for."""
-    if name in ("models", "deployment"):
-        return _import_module(f"bmdp.{name}")
-    if name in _LATER:
-        return getattr(_import_module(_LATER[name]), name)
-    if name in _LEARNING:
-        learn = _import_module("bmdp.learn")
-        return learn if name == "learn" else getattr(learn, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _asked_later(__name__, _LATER)
+
+_register()

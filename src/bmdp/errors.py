@@ -27,32 +27,32 @@ class DataError(BmdpError, ValueError):
 
 
 class ModelError(BmdpError, ValueError):
-    """A finite model that is none, or that a solver cannot take."""
+    """A finite model that breaks a rule, or that a solver cannot handle."""
 
 
 class BudgetError(BmdpError, ValueError):
-    """A budget that is not a number, or that a policy does not take."""
+    """A budget that is not a finite number, or is out of the range of a policy."""
 
 
 class ConfigError(BmdpError, ValueError):
-    """A setting out of its range, or unknown."""
+    """A setting that is unknown, or out of its range."""
 
 
 class PolicyError(BmdpError, RuntimeError):
-    """A policy or a tracker used out of its order or form."""
+    """A policy or a tracker that is called in the wrong order or form."""
 
 
 class EnvError(BmdpError, RuntimeError):
-    """An environment used out of its order."""
+    """An environment that breaks a rule, or is called in the wrong order."""
 
 
 class ConvergenceError(BmdpError, RuntimeError):
-    """A solver that stopped before it was done."""
+    """A solver that stopped before it converged."""
 
 
 class StoreError(BmdpError, OSError):
-    """A folder that cannot be written, or is not what it claims to be."""
+    """A file or folder that cannot be read or written, or is damaged."""
 
 
 class MissingDependency(BmdpError, ImportError):
-    """An extra that is not installed."""
+    """A package of an extra that is not installed."""

@@ -436,12 +436,12 @@ def test_a_fit_by_command_takes_both(log, tmp_path):
     assert "cost_gamma must be 1" in wrong.stderr
 
 
-# The tables of docs/limits.md
+# The tables of docs/choosing-a-budget.md
 
 
 def test_the_tables_of_the_page_are_those_of_the_record():
     record = json.loads(chances.RECORD.read_text())
-    page = (chances.RECORD.parents[3] / "docs" / "limits.md").read_text()
+    page = (chances.RECORD.parents[3] / "docs" / "choosing-a-budget.md").read_text()
     for kind in ("sum", "chance"):
         assert chances.table(record, kind) in page
         for row in record[kind]:

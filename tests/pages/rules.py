@@ -1,34 +1,24 @@
-"""What commands of pages must look like, and how they are made small.
+"""What words of commands must look like, whether they are run or not.
 
-Checked, but never run: `pip install` (extras, names and files must be there), `make` (targets must
-be there), `tensorboard` (its folder must be there), `curl` (a service must take it), `pytest`,
-`git`, `cd`, `source`; of `bmdp`, what asks for Ray, and what has words in capitals for something
-that the page has not made: verb and options must be right. Code in a sentence that is no whole
-command is checked in the same way.
+`pip install`: extras, names and files must be there; `make`: its targets; `bmdp`: verb, options,
+values, experiment and preset. `pytest`, `git`, `cd`, `source` and `tensorboard` are not looked at.
 """
 
 import re
 import tomllib
-from pathlib import Path
 
 import typer
 
 from bmdp import BmdpError
-from bmdp.cli.main import app
+from bmdp.cli import main
 from bmdp.cli.options import parse_seeds
-from bmdp.deployment.service import DecideBody, FrontierBody, ObserveBody, StartBody
 from bmdp.paper.runner import asked_spec
 from pages.reading import ROOT
 
-VERBS = typer.main.get_command(app).commands
+VERBS = {name: main.verb(name) for name in main.VERBS}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+")
 REQUIREMENT = re.compile(r"([\w.-]+?)(?:\[([\w,-]+)\])?(?:[<>=~!].*)?")
-
-SMALL_RUN = {"--preset": "smoke", "--seeds": "0:1", "--device": "cpu"}
-SMALL_FIT = {"--episodes": "60", "--minutes": "0.01"}
-SMALL_EXPLORATION = ("exploration.rounds=2", "exploration.decay=0.05")
-N_EXPLORED, N_PLAYED = 20, 50  # episodes in all, and at each budget
 
 
 class RuleError(Exception):
@@ -44,34 +34,27 @@ NEEDED = {"solve": (("model", "textbook_name"),)} | dict.fromkeys(FITS, (("out",
 """What verbs refuse to do without, at least one of each."""
 
 
-ASKED = {
-    "/health": None,
-    "/docs": None,
-    "/openapi.json": None,
-    "/start": StartBody,
-    "/decide": DecideBody,
-    "/observe": ObserveBody,
-    "/frontier": FrontierBody,
-}
-"""What a service of `bmdp serve` can be asked, and the body of it."""
-
-
 # The words of `bmdp`
 
 
-def parsed(verb, words):
-    """Values of the options as they are written.
+def check_bmdp(words):
+    """Whether there are such a verb, options, and experiment.
 
     Raises:
         NotWhole: if something is missing, but nothing is wrong.
         RuleError: if a verb, an option or a value is wrong.
     """
+    verb, *words = words
+    if verb.startswith("-"):
+        return
     require(verb in VERBS, f"bmdp has no verb {verb!r}; it has {', '.join(VERBS)}.")
     for word in words:
         known = not word.startswith("--") or word.partition("=")[0] in options(verb)
         require(known, f"bmdp {verb} has no option {word}.")
     try:
         values = VERBS[verb].make_context(verb, list(words)).params
+    except typer.Exit:  # --help
+        return
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -81,7 +64,8 @@ def parsed(verb, words):
     for needed in NEEDED.get(verb, ()):
         if all(values[name] is None for name in needed):
             raise NotWhole(f"bmdp {verb} needs {' or '.join(needed)}.")
-    return values
+    if verb == "run":
+        check_experiment(values)
 
 
 def options(verb):
@@ -98,52 +82,11 @@ def check_experiment(values):
         raise RuleError(str(error)) from error
 
 
-def small(verb, words):
-    """The same command with less work.
-
-    `run`: the smallest preset and one seed. `fit`: few episodes, and few rounds or little time.
-    `evaluate`, `calibrate` and `report`: few episodes. Wherever a device or a number of
-    workers is given: the CPU, and one. `serve`: any port that is free.
-    """
-    words = list(words)
-    if verb == "serve":
-        return with_option(words, "--port", "0")
-    if verb == "run":
-        for option, value in SMALL_RUN.items():
-            words = with_option(words, option, value)
-        return words
-    if verb in FITS and "--resume" not in words and "--data" not in words:
-        if value_of(words, "--preset") or value_of(words, "--set"):
-            words = with_option(words, "--episodes", str(N_EXPLORED))
-            words += [f"--set={setting}" for setting in SMALL_EXPLORATION]
-        else:
-            for option, value in SMALL_FIT.items():
-                words = with_option(words, option, value)
-    if verb in ("evaluate", "calibrate", "report"):
-        words = with_option(words, "--episodes", str(N_PLAYED))
-    for option, value in (("--device", "cpu"), ("--workers", "1")):
-        words = with_option(words, option, value) if value_of(words, option) else words
-    return words
-
-
 def value_of(words, option):
     """What an option is given, the last time; None if it is not."""
     found = [words[i + 1] for i, word in enumerate(words[:-1]) if word == option]
     found += [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
     return found[-1] if found else None
-
-
-def with_option(words, option, value):
-    """The words with another value of an option, in its place, or at the end."""
-    words = list(words)
-    for i, word in enumerate(words):
-        if word == option:
-            words[i + 1 : i + 2] = [value]
-            return words
-        if word.startswith(f"{option}="):
-            words[i] = f"{option}={value}"
-            return words
-    return [*words, option, value]
 
 
 # Other programs
@@ -182,31 +125,6 @@ def check_make(words):
         require(target in rules, f"the Makefile has no target {target!r}.")
 
 
-def check_curl(words):
-    """Whether a service has what is asked for, and takes the body."""
-    url = next((word for word in words if word.startswith("http://")), "")
-    path = "/" + url.partition("//")[2].partition("/")[2]
-    there = ", ".join(ASKED)
-    require(path in ASKED, f"a service has no {path!r}; it has {there}.")
-    body = next((value_of(words, o) for o in ("--json", "-d") if value_of(words, o)), None)
-    model = ASKED[path]
-    require((body is None) == (model is None), f"{path} takes {'no' if body else 'a'} body.")
-    if model is None or body.startswith("@"):
-        return
-    require("-d" not in words or "application/json" in " ".join(words), "the body must be JSON.")
-    try:
-        model.model_validate_json(body)
-    except ValueError as error:
-        raise RuleError(f"{path} does not take that: {error}") from error
-
-
-def check_tensorboard(words):
-    """Whether there is something to look at."""
-    folder = value_of(words, "--logdir")
-    require(folder is not None, "tensorboard needs --logdir.")
-    require(Path(folder).is_dir(), f"no command of the page has made {folder!r}.")
-
-
 def check_nothing(words):
     """What can be neither run nor checked."""
 
@@ -220,8 +138,7 @@ def require(holds, rule):
 CHECKED = {
     "pip": check_pip,
     "make": check_make,
-    "tensorboard": check_tensorboard,
-    "curl": check_curl,
+    "tensorboard": check_nothing,
     "pytest": check_nothing,
     "git": check_nothing,
     "cd": check_nothing,

@@ -1,81 +1,70 @@
-"""Does what pages tell, at a small size, in one process, and in one folder for each page.
+"""Does what pages tell, as they show it. The rules are in `pages.reading`."""
 
-Files that are read, and that no command has written, are made (`pages.inputs`); folders that a page
-writes twice are written anew. Where a page shows what is printed, it must be printed: line by line,
-with `...` for any lines, and with any numbers if the command was made small or learns from a log.
-Where it shows `^C`, the command is interrupted.
-"""
-
-import argparse
 import ast
 import contextlib
-import functools
-import io
+import os
 import re
 import shlex
-import sys
-import traceback
-from glob import glob
-from pathlib import Path
+import shutil
+import subprocess
+import time
+from itertools import zip_longest
 
-import gymnasium
-
-import commands
-from bmdp import storage
-from bmdp.cli.options import INTERRUPTED
-from bmdp.cli.progress import Progress
-from bmdp.models.regressor import REGRESSORS
-from pages.inputs import make_input
-from pages.reading import ROOT, PageError, read_page
+from pages import terminal
+from pages.reading import ROOT, TIME, PageError, read_page
 from pages.rules import (
     CHECKED,
     PLACEHOLDER,
     VERBS,
     NotWhole,
     RuleError,
-    check_experiment,
-    parsed,
+    check_bmdp,
     require,
-    small,
     value_of,
 )
-from pages.sizes import Enough, make_small, parse_small
-from scripts import script
 
+INTERRUPTED = 130
+DEFAULT_PORT = 8000
+SOON = 3.0
+"""Seconds from the begin of a command to its `^C`."""
 SHELL = re.compile(r"[|&<>]+|.*;|\d?>.*")
-NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
+LINKED = ("benchmarks", "constraints.txt", "examples")
+"""Of a copy of the repository, which the reader of a page has at hand."""
+EXIT_CODE = "echo $?"
+SHOWN = ("cat", "curl", "ls")
+"""Programs that are run, beside `bmdp` and scripts of Python."""
 
 
-def follow_page(path, folder, patches):
+def follow_page(path, folder, *, with_slow=False):
     """Does all that a page tells, and returns what was run.
+
+    Args:
+        path: of the page.
+        folder: to do it in, with nothing in it.
+        with_slow: whether what is marked as slow is done, and not only checked.
 
     Raises:
         PageError: at the first that fails.
     """
-    with _as_before():
-        reader = Reader(folder, patches, path.read_text())
-        return reader.follow(read_page(path))
+    for name in LINKED:
+        (folder / name).symlink_to(ROOT / name)
+    is_record = path.is_relative_to(ROOT / "docs" / "paper")
+    return follow(read_page(path), folder, with_slow=with_slow, is_record=is_record)
 
 
-@contextlib.contextmanager
-def _as_before():
-    """As a new process: knows no regressors of other tests, and forgets what a page has brought."""
-    registers = [gymnasium.registry, REGRESSORS, storage._KINDS]
-    before = [dict(register) for register in registers]
-    examples = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    modules = {name: sys.modules.pop(name) for name in examples & set(sys.modules)}
-    for register in (REGRESSORS, storage._KINDS):
-        for name in [n for n, cls in register.items() if not cls.__module__.startswith("bmdp.")]:
-            del register[name]
-    try:
-        yield
-    finally:
-        for register, known in zip(registers, before, strict=True):
-            register.clear()
-            register.update(known)
-        for name in examples & set(sys.modules):
-            del sys.modules[name]
-        sys.modules.update(modules)
+def follow(snippets, folder, *, with_slow=False, is_record=False):
+    """Does what snippets of a page tell, and returns those that were run."""
+    done = []
+    with contextlib.ExitStack() as stack:
+        reader = Reader(folder, stack, is_record=is_record)
+        for snippet, following in zip_longest(snippets, snippets[1:]):
+            reader.may_fail = following is not None and following.text == EXIT_CODE
+            try:
+                if reader.does(snippet, is_checked=snippet.is_slow and not with_slow):
+                    done.append(snippet)
+            except (RuleError, terminal.Hung) as error:
+                raise PageError(snippet, str(error)) from error
+    return done
 
 
 class Reader:
@@ -83,176 +72,223 @@ class Reader:
 
     Args:
         folder: to type it in.
-        patches: pytest's `monkeypatch`.
-        page: text of the page.
+        stack: closed at the end of the page.
+        is_record: whether commands are only checked.
     """
 
-    def __init__(self, folder, patches, page=""):
-        self.patches, self.page = patches, page
-        self.names, self.regressors = {"__name__": "__main__"}, set(REGRESSORS)
-        patches.chdir(folder)
-        patches.syspath_prepend(str(folder))
-        make_small(patches)
+    def __init__(self, folder, stack, *, is_record=False):
+        self.folder, self.stack, self.is_record = folder, stack, is_record
+        self.python, self.variables = None, {}
+        self.code, self.may_fail = 0, False
 
-    def follow(self, snippets):
-        """Does all of it, in order, and returns what was run."""
-        done = []
-        for snippet in snippets:
-            try:
-                if snippet.kind == "python":
-                    self._execute(snippet)
-                    done.append(snippet)
-                elif snippet.kind != "doctest" and self._type(snippet):
-                    done.append(snippet)
-            except RuleError as error:
-                raise PageError(snippet, str(error)) from error
-            except Exception as error:
-                told = f"{type(error).__name__}{_line_of(error, snippet.page)}: {error}"
-                raise PageError(snippet, told) from error
-        return done
+    def does(self, snippet, *, is_checked):
+        """Does it, or checks it, and returns whether it was done.
 
-    # Commands: each says whether it was run
-
-    def _type(self, snippet):
+        Raises:
+            RuleError: if something is wrong.
+        """
+        if snippet.kind.startswith("file "):
+            path = self.folder / snippet.kind.removeprefix("file ")
+            require(not path.exists(), f"{path.name} is there already.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(snippet.text)
+            return True
+        if snippet.kind in ("python", "doctest"):
+            return self._execute(snippet, is_checked)
+        is_checked = is_checked or self.is_record or snippet.kind == "inline"
         words, ran = shlex.split(snippet.text, comments=True), []
         while words:
             end = words.index("&&") if "&&" in words else len(words)
-            ran.append(self._command(snippet, words[:end]))
+            ran.append(self._command(snippet, words[:end], is_checked))
             words = words[end + 1 :]
         return any(ran)
 
-    def _command(self, snippet, words):
+    def _command(self, snippet, words, is_checked):
+        variables = dict(self.variables)
         while words and (variable := re.fullmatch(r"([A-Z_]+)=(.*)", words[0])):
-            if variable[1] == "PYTHONPATH":
-                self.patches.syspath_prepend(str(ROOT / variable[2]))
+            variables[variable[1]] = variable[2]
             words = words[1:]
-        require(words, "there is no command.")
+        if not words:
+            self.variables = variables
+            return False
         program, *rest = words
         for word in rest:
             require(not SHELL.fullmatch(word), f"no rule covers {word!r} of the shell.")
+        if snippet.text == EXIT_CODE:
+            require(is_checked or snippet.shown == (str(self.code),), f"it was {self.code}.")
+            return False
+        if program == "export":
+            self.variables |= dict(word.split("=", 1) for word in rest)
+            return False
         if program == "bmdp":
-            return self._bmdp(snippet, rest)
+            return self._bmdp(snippet, rest, variables, is_checked)
         if program == "python":
-            return self._python(rest)
+            return rest[:2] != ["-m", "venv"] and self._script(snippet, rest, variables, is_checked)
+        if program in SHOWN:
+            return not is_checked and self._shown(snippet, words, variables)
         require(
             program in CHECKED,
             f"no rule covers {program!r}: add one to CHECKED in tests/pages/rules.py. "
             "What is no command stands in a block of ```text.",
         )
-        return CHECKED[program](rest)
+        CHECKED[program](rest)
+        return False
 
-    def _bmdp(self, snippet, words):
-        verb, *rest = words or ["--help"]
-        if verb.startswith("-") or "--help" in rest:
-            for each in VERBS if PLACEHOLDER.fullmatch(verb) else [verb]:
-                self._run([each, *rest], snippet)
-            return True
+    def _bmdp(self, snippet, words, variables, is_checked):
+        words = words or ["--help"]
+        if PLACEHOLDER.fullmatch(words[0]):
+            words = [next(iter(VERBS)), *words[1:]]
         try:
-            values = parsed(verb, rest)
+            check_bmdp(words)
         except NotWhole:
             if snippet.kind != "inline":
                 raise
-            return False
-        if verb == "run":
-            check_experiment(values)
-            if values["engine"] == "ray":
-                return False
         given = [word for i, word in enumerate(words) if words[i - 1] != "--out"]
-        if any(PLACEHOLDER.fullmatch(word) and not Path(word).exists() for word in given):
+        open_words = [word for word in given if PLACEHOLDER.fullmatch(word)]
+        if is_checked or not all((self.folder / word).exists() for word in open_words):
             return False
-        self._run([verb, *small(verb, self._with_inputs(verb, rest))], snippet, words)
+        if words[0] == "serve" and "--help" not in words:
+            return self._serves(snippet, words, variables)
+        process = self._process(terminal.bmdp, variables, words)
+        if any(line.startswith("^C") for line in snippet.shown):
+            time.sleep(SOON)
+            process.interrupt()
+        self._ended(snippet, process.answer())
         return True
 
-    def _with_inputs(self, verb, words):
-        """Makes what a command reads, and writes its words as a shell would."""
-        found = []
-        for before, word in zip(["", *words], words, strict=False):
-            if before not in ("--out", "--plot"):
-                make_input(word, self.page, is_model=verb == "solve")
-            found += sorted(glob(word)) if "*" in word else [word]
-        written = [value_of(found, option) for option in ("--out", "--plot")]
-        if verb != "run" and any(path and Path(path).exists() for path in written):
-            found.append("--force")
-        return found
+    def _serves(self, snippet, words, variables):
+        """Starts a service, which is stopped at the end of the page."""
+        port = int(value_of(words, "--port") or DEFAULT_PORT)
+        terminal.wait_until(False, port)
+        process = self._process(terminal.bmdp, variables, words)
+        terminal.wait_until(True, port, process)
+        if process.process.is_alive():
+            self.stack.callback(self._stop, snippet, process)
+        else:
+            self._ended(snippet, process.answer())
+        return True
 
-    def _run(self, words, snippet, written=None):
-        """Runs `bmdp`, and compares what it prints with what the page shows."""
-        shown = [line.removeprefix("^C") for line in snippet.shown]
-        stops = shown != list(snippet.shown)
-        with self.patches.context() as patches:
-            for name in set(REGRESSORS) - self.regressors:  # another process does not know them
-                patches.delitem(REGRESSORS, name)
-            if stops:
-                patches.setattr(Progress, "update", _interrupt)
-            result = commands.run(*words)
-        told = f"run as: {shlex.join(['bmdp', *words])}\n{result.output}"
-        wanted = INTERRUPTED if stops else 0
-        require(result.exit_code == wanted, f"it ended with {result.exit_code}; {told}")
-        require(result.output.strip(), f"it printed nothing; {told}")
-        as_written = written in (None, words) and words[0] not in ("fit", "train")
-        printed = {_plain(line, as_written) for line in result.output.splitlines()}
-        for line in map(_with_small_command, shown):
-            is_there = line.strip() == "..." or _plain(line, as_written) in printed
-            require(is_there, f"it did not print {line!r}; {told}")
+    def _stop(self, snippet, process):
+        process.interrupt()
+        self._ended(snippet, process.answer())
 
-    # Scripts and blocks of Python
-
-    def _python(self, words):
-        if words[:2] == ["-m", "venv"]:
-            return False
+    def _script(self, snippet, words, variables, is_checked):
         path, *arguments = words
         if re.search(r"\b[A-Z]{2,}\b", path):
             return False
-        is_ours = re.fullmatch(r"(examples|benchmarks)/\w+\.py", path)
-        require(is_ours, "no rule covers what python is to run.")
-        require((ROOT / path).is_file(), f"there is no {path}.")
-        parent = Path(value_of(arguments, "--out") or ".").parent
-        if (ROOT / parent).is_dir():
-            parent.mkdir(parents=True, exist_ok=True)
-        said = io.StringIO()
-        with self.patches.context() as patches, contextlib.redirect_stderr(said):
-            patches.syspath_prepend(str((ROOT / path).parent))
-            parse = functools.partialmethod(parse_small, path.startswith("examples"))
-            patches.setattr(argparse.ArgumentParser, "parse_args", parse)
-            try:
-                script(path).main(arguments)
-            except Enough:
-                return False
-            except SystemExit as error:
-                require(not error.code, f"it ended with {error.code}: {said.getvalue()}")
+        require(re.fullmatch(r"[\w/]+\.py", path), "no rule covers what python is to run.")
+        folder = ROOT if is_checked and not (self.folder / path).exists() else self.folder
+        require((folder / path).is_file(), f"there is no {path}.")
+        found = terminal.Process(terminal.script, folder, variables, path, arguments, is_checked)
+        self.stack.callback(found.close)
+        if is_checked:
+            code, told, _ = found.answer()
+            require(code == 0, f"it ended with {code}; it printed:\n{told}")
+            return False
+        self._ended(snippet, found.answer())
         return True
 
-    def _execute(self, snippet):
+    def _shown(self, snippet, words, variables):
+        """Runs a program of the system."""
+        require(shutil.which(words[0]), f"this test needs {words[0]}, which is not installed.")
+        if words[0] == "curl" and not snippet.shown:
+            words = [*words, "--fail-with-body"]  # else it ends well whatever is answered
+        found = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            timeout=terminal.PATIENCE,
+            check=False,
+        )
+        self._ended(snippet, (found.returncode, found.stdout, ""))
+        return True
+
+    def _execute(self, snippet, is_checked):
         """Runs a block of Python after those before it."""
-        code = "\n" * (snippet.line - 1) + snippet.text  # tracebacks have the lines of the page
-        for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                make_input(node.value, self.page, is_model="model" in node.value)
-        exec(compile(code, snippet.page, "exec"), self.names)
+        if is_checked:
+            if snippet.kind == "python":
+                ast.parse(snippet.text)
+            return False
+        if self.python is None:
+            self.python = self._process(terminal.python, {}, snippet.page)
+        self.python.connection.send((snippet.kind, snippet.text, snippet.line))
+        error, told = self.python.answer()
+        require(error is None, error)
+        if snippet.shown:
+            compare(snippet.shown, told)
+        return True
+
+    def _process(self, do, variables, *given):
+        process = terminal.Process(do, self.folder, variables, *given)
+        self.stack.callback(process.close)
+        return process
+
+    def _ended(self, snippet, answer):
+        """Whether a command did well, and printed what is shown."""
+        code, told, errors = answer
+        shown = [line.removeprefix("^C") for line in snippet.shown]
+        wanted = {0}
+        if any(line.startswith("error: ") for line in shown):
+            wanted = {1}
+        elif shown != list(snippet.shown):
+            wanted = {0, INTERRUPTED}
+        self.code = code
+        require(code in wanted or self.may_fail, f"it ended with {code}; it printed:\n{told}")
+        if shown:
+            compare(shown, told, errors)
 
 
-def _line_of(error, page):
-    """Where in a page an error was raised, if it was in a block of Python."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == page]
-    return f" in line {lines[-1]}" if lines else ""
+def compare(shown, told, errors=""):
+    """Whether something was printed as it is shown.
+
+    Args:
+        shown: lines of a page.
+        told: what was printed.
+        errors: what of it on stderr, which need not be shown.
+
+    Raises:
+        RuleError: if not.
+    """
+    free = {_plain(line) for line in errors.splitlines()} | {""}
+    printed = list(zip(_steady(told.splitlines()), told.splitlines(), strict=True))
+    skips, number = False, 0
+    for line, shown_line in zip(_steady(shown), shown, strict=True):
+        if line == "...":
+            skips = True
+            continue
+        if not line:
+            continue
+        pattern = re.compile(".*".join(re.escape(part) for part in line.split("...")))
+        while True:
+            require(number < len(printed), f"it did not print {shown_line!r}; it printed:\n{told}")
+            got, plain = printed[number][0], _plain(printed[number][1])
+            number += 1
+            if pattern.fullmatch(got):
+                break
+            hides = not skips and plain not in free
+            require(not hides, f"it printed {plain!r}, not {shown_line!r}; it printed:\n{told}")
+        skips = False
+    rest = [] if skips else [_plain(text) for _, text in printed[number:]]
+    left = [text for text in rest if text not in free]
+    require(not left, f"it printed {left[:1]}, too, which is not shown; it printed:\n{told}")
 
 
-def _interrupt(*given, **others):
-    raise KeyboardInterrupt
+def _steady(lines):
+    """Lines without times, and with single spaces."""
+    heads, found = [], []
+    for line in lines:
+        cells = re.split(r" {2,}", line.strip())
+        if "seconds" in cells:
+            heads = cells
+        elif len(cells) == len(heads):
+            cells[heads.index("seconds")] = "#"
+        else:
+            heads = []
+        found.append(TIME.sub("#", _plain(" ".join(cells))))
+    return found
 
 
-def _plain(line, as_written):
-    """A line without what depends on the size of the work and of the terminal."""
-    line = line if as_written else re.sub("[─━]+", "─", NUMBER.sub("#", line))
+def _plain(line):
     return " ".join(line.split())
-
-
-def _with_small_command(line):
-    """What is shown, where it tells how to go on, with the command made small."""
-    before, mark, command = line.partition(": bmdp ")
-    if not mark:
-        return line
-    verb, *words = shlex.split(command)
-    parsed(verb, words)
-    return f"{before}: {shlex.join(['bmdp', verb, *small(verb, words)])}"

@@ -257,6 +257,24 @@ def test_examples_learn_without_a_setting(tmp_path, capsys, monkeypatch):
     assert bmdp.load_policy(tmp_path / "lake").budget_range[0] == 0.0
 
 
+def test_the_first_picture_plays_a_policy_its_certificate_and_four_rules(tmp_path, capsys):
+    picture = tmp_path / "front.png"
+    words = ["--out", str(picture), "--customers", "300", "--played", "3000"]
+    script("examples/shop_front.py").main(words)
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["asked", "learned:", "cost,", "reward", "certified:", "cost,", "reward"]
+    asked, cost, reward, safe_cost, _ = np.array([line.split() for line in lines[:11]], float).T
+    assert (asked[0], cost[0]) == (0.0, 0.0)
+    assert (np.diff(reward)[:5] > 0).all()
+    assert (safe_cost <= cost + 0.05).all()
+    rules = {
+        name: float(told.split()[1][:-1]) for name, told in (li.split(": ") for li in lines[11:])
+    }
+    assert list(rules) == ["the log (random)", "always nothing", "always mail", "always call"]
+    assert rules["always nothing"] == 0.0 < rules["always mail"] < rules["always call"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_frozen_lake_costs_one_for_a_hole_and_pays_one_for_the_other_side():
     script("examples/frozen_lake.py")
     report = check_cost_env("FrozenLakeHoles-v0")

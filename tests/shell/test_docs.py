@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts import script
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -67,10 +69,14 @@ def test_every_row_says_where():
 
 def test_the_tree_of_the_design_has_every_package_once():
     text = (ROOT / "docs" / "design.md").read_text()
-    tree = re.search(r"^src/bmdp/\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    tree = re.search(r"^src/bmdp/[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
     listed = re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)
     there = {path.parent.name for path in (ROOT / "src" / "bmdp").glob("*/__init__.py")}
     assert sorted(listed) == sorted(there)
+    for package, told in re.findall(r"^  (\w+)/ +\d+ +([\d,]+)  ", tree, re.MULTILINE):
+        paths = (ROOT / "src" / "bmdp" / package).rglob("*.py")
+        lines = sum(len(path.read_text().splitlines()) for path in paths)
+        assert abs(int(told.replace(",", "")) / lines - 1) < 0.25, f"{package} has {lines} lines"
 
 
 def test_the_site_has_every_page_once():
@@ -86,9 +92,37 @@ def test_the_site_has_every_page_once():
     )
 
 
+def test_every_picture_is_shown_on_a_page():
+    pictures = {path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")}
+    shown = {
+        (page.parent / (a or b).partition("#")[0]).resolve()
+        for page in [ROOT / "README.md", *PAGES]
+        for a, b in LINK.findall(page.read_text())
+    }
+    assert pictures - shown == set()
+
+
+def test_the_page_of_the_command_line_is_made_of_the_command():
+    commands = script("docs/commands.py")
+    assert commands.PAGE.read_text() == commands.page(), "run python docs/commands.py"
+
+
+def test_the_reference_has_names_as_they_are_imported_each_once():
+    entry = re.compile(r"^::: (\S+)\n    options:\n      heading: (\S+)$", re.MULTILINE)
+    texts = [page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")]
+    entries = [pair for text in texts for pair in entry.findall(text)]
+    assert len(entries) == len(set(entries)) == sum(text.count("::: ") for text in texts) > 60
+    for source, public in entries:
+        package, _, name = public.rpartition(".")
+        module, _, own = source.rpartition(".")
+        assert name in importlib.import_module(package).__all__, public
+        thing = getattr(importlib.import_module(package), name)
+        assert thing is getattr(importlib.import_module(module), own), public
+
+
 @pytest.mark.parametrize(
     "page",
-    [*(ROOT / name for name in ("README.md", *OUTSIDE.values())), *PAGES],
+    [*(ROOT / name for name in ("README.md", *OUTSIDE.values(), "tests/pages/tasks.md")), *PAGES],
     ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page):

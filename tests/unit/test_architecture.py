@@ -10,10 +10,14 @@ import pytest
 import bmdp
 
 SOURCE = Path(bmdp.__file__).parent
+HEAVY = {"torch", "sklearn", "matplotlib", "highway_env", "pandas"}
 
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
-    ("errors", "arrays", "checks", "randomness", "storage", "workers", "cluster", "settings"),
+    (
+        *("errors", "arrays", "later", "checks", "randomness", "storage", "workers", "cluster"),
+        "settings",
+    ),
     ("frontier",),
     ("policies",),
     ("exact",),
@@ -91,8 +95,10 @@ def test_no_module_imports_itself_by_a_detour():
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("bmdp", {"torch", "sklearn", "matplotlib", "highway_env", "pandas", "pydantic"}),
-        ("bmdp.learn", {"sklearn", "matplotlib", "highway_env", "pandas"}),
+        ("bmdp", {"numba", "scipy", "safetensors", *HEAVY, "pydantic"}),
+        ("bmdp.policies", {*HEAVY, "pydantic"}),
+        ("bmdp.learn", HEAVY - {"torch"}),
+        ("bmdp.cli.main", {"numba", "scipy", *HEAVY}),
     ],
 )
 def test_importing_loads_nothing_that_is_heavy(module, heavy):

@@ -1,30 +1,52 @@
 """The `bmdp` command: its verbs, and how errors end it.
 
 Exit codes: 0 fine; 1 an error of the user's, told in one line; 2 bad usage. Errors that nobody
-expected keep their traceback. Verbs import inside of their functions what takes long to import, so
-that `bmdp --help` does not wait for torch or matplotlib.
+expected keep their traceback. The module of a verb is imported when the verb is asked for, so
+`bmdp --help` waits for none of them.
 """
 
 from __future__ import annotations
 
 import shlex
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from bmdp import BmdpError, __version__
-from bmdp.cli.calibrate import calibrate
-from bmdp.cli.envs import envs
-from bmdp.cli.evaluate import evaluate
-from bmdp.cli.export import export
-from bmdp.cli.fit import fit
-from bmdp.cli.play import play
-from bmdp.cli.report import report
-from bmdp.cli.run import run
-from bmdp.cli.serve import serve
-from bmdp.cli.solve import solve
-from bmdp.cli.watch import watch
+
+VERBS = {
+    "envs": "List the environments: what is seen, what can be done, and which budgets mean "
+    "something.",
+    "solve": "Print what each budget buys: expected reward and cost, from one start, in a known "
+    "model.",
+    "fit": "Learn a policy that takes any budget, in a folder from which a killed run can be "
+    "resumed.",
+    "train": "The same as bmdp fit.",
+    "evaluate": "Play a policy at several budgets: what was asked, what was paid, and what was "
+    "earned.",
+    "play": "Play one episode, a line a step: what was done, earned, paid, and which budget was "
+    "held.",
+    "calibrate": "Play policies, and save one that costs at most its budget on average, with a "
+    "certificate.",
+    "report": "Write one page with dials to turn, figures and tables; runs may be going on still.",
+    "serve": "Decide over HTTP, by a policy or a training run, until Ctrl-C.",
+    "watch": "Tell whether a deployed dial keeps its promise. Exit code 1 says that it does not.",
+    "export": "Write a policy as one ONNX file: states, budgets and random numbers in, decisions "
+    "out.",
+    "run": "Run an experiment. It can be killed at any time: the same command goes on with it.",
+}
+"""The verbs, with the line that `bmdp --help` has for each: the first of its docstring."""
+
+
+def verb(name: str) -> Any:
+    """Returns the command of a verb, after importing its module."""
+    asked = {"train": "fit"}.get(name, name)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    line = VERBS[name] if asked != name else None
+    alone.command(name, help=line)(getattr(import_module(f"bmdp.cli.{asked}"), asked))
+    return typer.main.get_command(alone)
 
 
 class Verbs(TyperGroup):
@@ -34,6 +56,11 @@ class Verbs(TyperGroup):
         """Keeps the whole command line as `ctx.obj`, for those who write it down."""
         ctx.obj = shlex.join(["bmdp", *args])
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the verb that was asked for, and puts the real one in its place."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and verb(str(name)), rest
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the verb that was asked for."""
@@ -68,18 +95,8 @@ def bmdp(
     """Budgeted Markov decision processes: one policy, any risk budget."""
 
 
-app.command()(envs)
-app.command()(solve)
-app.command()(fit)
-app.command("train", help="The same as bmdp fit.")(fit)
-app.command()(evaluate)
-app.command()(play)
-app.command()(calibrate)
-app.command()(report)
-app.command()(serve)
-app.command()(watch)
-app.command()(export)
-app.command()(run)
+for _name, _line in VERBS.items():
+    app.command(_name, help=_line)(lambda: None)  # named in `bmdp --help`, and never run
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from bmdp.data.columns import Columns
 from bmdp.data.encoder import EncodedPolicy, Encoder, StateColumn
 from bmdp.data.limits import cost_so_far, weighed
 from bmdp.data.logs import EncodedLog, load_log
+from bmdp.data.shop import customers
 from bmdp.data.store import StoredLog, log_size, store_log
 from bmdp.data.summary import BatchSummary
 
@@ -20,6 +21,7 @@ __all__ = [
     "StoredLog",
     "TransitionBatch",
     "cost_so_far",
+    "customers",
     "load_batch",
     "load_batches",
     "load_log",

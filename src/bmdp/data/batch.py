@@ -243,7 +243,7 @@ class TransitionBatch:
         return episodes.first_rows(len(self), self.episode, self.step)
 
     def summary(self) -> BatchSummary:
-        """Returns what the batch holds, and what to beware of."""
+        """Returns sizes, ranges and warnings about the batch."""
         return summarised(self.to_arrays(), self.n_actions)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

@@ -20,7 +20,7 @@ from bmdp.policies.limited import Spent, require_limit
 
 
 def weighed(batch: TransitionBatch, gamma: float, cost_gamma: float) -> TransitionBatch:
-    """Returns a batch in which one discount, that of costs, does for rewards, too.
+    """Returns a batch whose rewards are weighted so that the discount of costs serves for both.
 
     A reward of step t becomes (gamma / cost_gamma)^t of it.
 
@@ -46,7 +46,7 @@ def weighed(batch: TransitionBatch, gamma: float, cost_gamma: float) -> Transiti
 
 
 def cost_so_far(batch: TransitionBatch, limit: float) -> TransitionBatch:
-    """Returns a batch in which a cost is the chance that an episode exceeds a limit.
+    """Returns a batch whose expected cost is the probability to exceed a limit per episode.
 
     States have two numbers more: what the episode has cost so far, and whether that exceeds the
     limit. The cost of a row is 1 where it first does, and 0 elsewhere.

@@ -258,7 +258,7 @@ def store_log(  # noqa: PLR0913
     seed: int = 0,
     on_rows: OnRows = lambda n_done, n_all: None,
 ) -> tuple[StoredLog, Encoder | None]:
-    """Writes the transitions of a log to a folder, in chunks, and returns them.
+    """Writes a log to a folder in chunks, so that it may be larger than memory.
 
     Parquet is read some rows at a time, so that it may be larger than memory. All else is loaded
     first. Text, dates and gaps become numbers as in `load_log`; if the log is large, medians and
@@ -271,7 +271,7 @@ def store_log(  # noqa: PLR0913
         missing: as for `load_log`.
         unseen: as for `load_log`.
         seed: of the order of episodes, and of the choice of bins.
-        on_rows: is told how many rows are done, of how many.
+        on_rows: called with the number of rows that are done, and of all.
 
     Returns:
         The log, and what stands for its text; None if it has numbers only.

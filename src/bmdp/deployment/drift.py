@@ -120,7 +120,7 @@ class Drift:
         self._shifts: list[Shift] = []
 
     def add(self, states: Iterable[object]) -> None:
-        """Takes note of first states, and compares the blocks that are full.
+        """Records first states, and compares the blocks that are full.
 
         Args:
             states: each a list of numbers, `[D]`, or a number.
@@ -160,7 +160,7 @@ class Drift:
         return Comparison(distance, np.minimum(2 * np.exp(-2 * distance**2 * n * m / (n + m)), 1.0))
 
     def report(self) -> DriftReport:
-        """Returns what was found so far."""
+        """Returns the shifts that were found so far."""
         return DriftReport(
             len(self._sorted),
             self._n_seen,

@@ -157,7 +157,7 @@ class PeriodBudget:
         return np.full(n, asked)
 
     def observe(self, costs: ArrayLike, *, budgets: ArrayLike | None = None) -> None:
-        """Takes note of episodes that have ended.
+        """Records the costs of episodes that have ended.
 
         Args:
             costs: of one, or of several, `[n]`.
@@ -180,7 +180,7 @@ class PeriodBudget:
 
     @property
     def status(self) -> PeriodStatus:
-        """Says what is left, and how it goes."""
+        """Returns what is left of the total, and whether spending is on course."""
         in_flight, reserve = self._committed(0)
         spent = self._sums.spent
         left = self.total - spent - in_flight
@@ -205,7 +205,7 @@ class PeriodBudget:
         )
 
     def state(self) -> dict[str, Any]:
-        """Returns all that goes on, as plain data that JSON can say."""
+        """Returns all that the controller carries, as plain data that can be written as JSON."""
         settings = {
             "total": self.total,
             "episodes": self.episodes,
@@ -223,13 +223,13 @@ class PeriodBudget:
 
     @classmethod
     def resume(cls, state: Mapping[str, Any]) -> Self:
-        """Returns a controller that goes on from a state.
+        """Returns a controller that continues from a state.
 
         Args:
             state: of `state()`, maybe from another process.
 
         Raises:
-            DataError: if it is none.
+            DataError: if it is not such a state.
         """
         try:
             settings = dict(state["settings"])
@@ -335,7 +335,7 @@ class _Sums:
     spent_lowest: float = 0.0
 
     def add(self, asked: FloatArray, paid: FloatArray, lowest: float) -> None:
-        """Takes note of episodes that have ended."""
+        """Records the costs of episodes that have ended."""
         is_lowest = asked <= lowest
         self.n_ended += len(paid)
         self.asked += float(asked.sum())

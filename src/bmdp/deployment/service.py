@@ -181,7 +181,7 @@ Plain: TypeAlias = dict[str, Any]
 
 
 class Service:
-    """The endpoints in Python: from a checked body to an answer that JSON can say.
+    """The endpoints in Python: from a checked body to an answer that can be written as JSON.
 
     Args:
         policy: one whose trackers have a state, and that can resume it.
@@ -284,7 +284,7 @@ class Service:
         }
 
     def observe(self, body: ObserveBody) -> Plain:
-        """Takes note of what followed, and writes it to the log."""
+        """Records what followed a decision, and writes it to the log."""
         carried, last = body.tracker, body.tracker.last
         tracker = self._resumed(carried)
         if last is None:
@@ -319,7 +319,7 @@ class Service:
         return {"costs": found.costs.tolist(), "rewards": found.rewards.tolist()}
 
     def health(self) -> Plain:
-        """Returns how the service is."""
+        """Returns version, policy and counts of the service."""
         return {
             "status": "ok",
             "version": __version__,

@@ -238,7 +238,7 @@ class Watch:
         self._infeasible = np.zeros(3)  # number, sums asked and paid
 
     def add(self, first_line: int, rows: Rows) -> None:
-        """Takes note of lines of the log.
+        """Records lines of the log.
 
         Args:
             first_line: number of the first of them, for errors.
@@ -374,7 +374,7 @@ class Watch:
 
 
 def watch_log(log: str | Path, budget_range: tuple[float, float], **settings: Any) -> WatchReport:
-    r"""Returns whether the promise of a deployed dial is kept, by its log.
+    r"""Returns whether a deployed policy keeps its promise, by its log of decisions.
 
     Args:
         log: JSON lines, or Parquet (`bmdp.deployment.DecisionLog`).

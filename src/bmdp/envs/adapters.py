@@ -61,7 +61,7 @@ def why_not_discrete(action_space: Any) -> str | None:
 
 
 class SixTupleAdapter(gymnasium.Env[Any, Any]):
-    """Makes five things of the six that a step returns in Safety-Gymnasium.
+    """Turns the six values that a step of Safety-Gymnasium returns into Gymnasium's five.
 
     Args:
         env: any object with `reset`, `step`, `action_space` and `observation_space`; it need not be
@@ -136,7 +136,7 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
 
 
 class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Takes reward and cost out of the vector of rewards that a step returns in MO-Gymnasium.
+    """Takes reward and cost from the vector of rewards of an environment of MO-Gymnasium.
 
     Args:
         env: an environment whose `step` returns a vector `[R]` as reward.

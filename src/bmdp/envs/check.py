@@ -57,7 +57,7 @@ class Seen(NamedTuple):
 def check_cost_env(
     make: str | Callable[[], Env], *, n_steps: int = 100, episode_limit: int = 1_000
 ) -> CostEnvReport:
-    """Returns what an environment keeps to, or raises at the first rule it breaks.
+    """Checks an environment with costs, and raises at the first rule that it breaks.
 
     Args:
         make: function without arguments that returns a new environment, or the id of one.

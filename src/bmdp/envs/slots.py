@@ -493,5 +493,5 @@ def _no_cost(spec: EnvSpec) -> EnvError:
     return EnvError(
         f"{spec.id} must give info['cost'] at every step; a step had none. Budgets are of cost: "
         "register a function that makes bmdp.envs.CostFunction(env, cost), and give its id, "
-        "as in my_module:MyEnv-v0 (docs/own-environment.md)."
+        "as in my_module:MyEnv-v0 (docs/environment.md)."
     )

@@ -73,7 +73,7 @@ def play_members(  # noqa: PLR0913
         portfolio: whose members are played at their inner budgets.
         env: an id, a short name, or a Gymnasium specification.
         n_episodes: that each member is played for; all meet the same chances.
-        seed: of everything, from 0 on.
+        seed: seed of all random numbers, from 0 on.
         stream: name of the random numbers of members.
         workers: number of processes.
         engine: "ray" to play on a Ray cluster, as in `evaluate`.
@@ -135,7 +135,7 @@ def measure_portfolio(  # noqa: PLR0913
         portfolio: such as `LagrangianFTQ` returns, with a member for each price.
         env: an id, a short name, or a Gymnasium specification.
         n_episodes: that each member is played for.
-        seed: of everything, from 0 on.
+        seed: seed of all random numbers, from 0 on.
         by: "mean": a member costs its mean. "deviation": it costs the mean of the worst of 10
             groups of episodes, so that safer members are chosen where costs vary more.
         workers: number of processes.
@@ -195,8 +195,8 @@ def calibrate(  # noqa: PLR0913
 ) -> Any:
     """Returns a policy that keeps its budget in expectation, with a given confidence.
 
-    What is promised: with probability `confidence` over the episodes played here, at *every* budget
-    from `certificate.smallest_budget` on, an episode that starts as the environment's do costs at
+    The promise: with probability `confidence` over the episodes played here, at *every* budget from
+    `certificate.smallest_budget` on, an episode that starts as those of the environment costs at
     most the budget in expectation (discounted, with the settings given). Below that budget the
     status is INFEASIBLE. A budget that is moved in the middle of an episode is not covered. Neither
     are policies that were chosen by what the same seed showed here: take a new one for new ones.
@@ -214,7 +214,7 @@ def calibrate(  # noqa: PLR0913
         env: an id, a short name, or a Gymnasium specification with its settings.
         confidence: probability that the promise holds, above 0 and below 1.
         n_episodes: number of episodes of each member.
-        seed: of everything, from 0 on.
+        seed: seed of all random numbers, from 0 on.
         budgets: inner budgets, brought into each policy's `budget_range`; 11 equally spaced ones
             over that range if not given. A policy without a dial has one member.
         workers: number of processes, as in `evaluate`.
@@ -237,8 +237,8 @@ def calibrate(  # noqa: PLR0913
     Raises:
         BudgetError: if a budget is not a finite number.
         ConfigError: if there is no such environment, a setting is out of range, there is no policy,
-            or it is not known what an episode can cost.
-        DataError: if an episode costs or earns what it was said that none does.
+            or the most that an episode can cost is not known.
+        DataError: if an episode costs or earns more, or less, than the ranges given allow.
         PolicyError: if a policy does not fit the environment, or cannot travel to the workers.
         EnvError: if an episode does not end in time, or the environment gives no cost.
 

@@ -36,7 +36,7 @@ A cost that was never seen may still occur: no bound is closer to its estimate t
 times log(1 / chance) over the number of effective episodes, as for a share of which no case was
 seen. Each of K members may fail with probability (1 - confidence) / K.
 
-These bounds are asymptotic. How often they hold is measured: docs/certificates.md.
+These bounds are asymptotic. How often they hold is measured: docs/paper/logs.md.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from bmdp.models.regressor import LearnedQ, MeanQ, with_clock
 from bmdp.models.support import Support
 from bmdp.models.table import TableModel
 from bmdp.policies.limited import EpisodeLimitPolicy
-from bmdp.policies.policy import Options
+from bmdp.policies.policy import BudgetedPolicy, Options
 from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate, Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.randomness import named_generator
@@ -92,7 +92,7 @@ _FEW = 30  # effective episodes that a good bound needs
 
 
 def certify(  # noqa: PLR0913
-    policy: Any,
+    policy: BudgetedPolicy,
     batch: TransitionBatch,
     *,
     gamma: float,
@@ -105,10 +105,10 @@ def certify(  # noqa: PLR0913
 ) -> Any:
     """Returns a policy that keeps its budget in expectation, with a given confidence, by a log.
 
-    What is promised: with probability `confidence` over the logged episodes, at *every* budget from
+    The promise: with probability `confidence` over the logged episodes, at *every* budget from
     `certificate.smallest_budget` on, an episode that starts as those of the log do costs at most
     the budget in expectation, discounted. Below that the status is INFEASIBLE. The module says on
-    what this rests, and docs/certificates.md how often it held.
+    what this rests, and docs/paper/logs.md how often it held.
 
     Args:
         policy: of `bmdp.fit`, or of a learner.
@@ -118,7 +118,7 @@ def certify(  # noqa: PLR0913
         confidence: probability that the promise holds, above 0 and below 1.
         worst_cost: the most that the rest of an episode can cost, discounted; the most that was
             seen, if not given.
-        seed: of all that is random.
+        seed: seed of all random numbers.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         progress: called with the number of evaluations made so far, and of all.
 

@@ -44,7 +44,7 @@ Here n is the number of *effective* episodes: all of them in fitted evaluation, 
 weight that would tell as much in importance sampling. The quantile q is that of Student's law with
 n - 1 degrees of freedom, or one less than the number of repeats, if there are fewer. Of plain means
 that is Student's interval. On finite problems intervals between quantiles of the repeats cover less
-often, with both methods (docs/offline.md). They need more repeats, and are shifted by rows that
+often, with both methods (docs/paper/logs.md). They need more repeats, and are shifted by rows that
 occur twice in a sample: to a model these look like less noise than there is.
 
 What repeats do not show is not in an interval: that a model is too smooth, that the policy does
@@ -140,7 +140,7 @@ class OfflineEvaluation:
 
 
 def evaluate_offline(  # noqa: PLR0913
-    policy: SteppedPolicy,
+    policy: BudgetedPolicy | SteppedPolicy,
     batch: TransitionBatch,
     *,
     gamma: float,
@@ -158,7 +158,7 @@ def evaluate_offline(  # noqa: PLR0913
     workers: int = 1,
     progress: OnPlayed | None = None,
 ) -> OfflineEvaluation:
-    """Returns what a policy will earn and pay at each budget, told from logged episodes.
+    """Estimates rewards and costs of a policy at each budget from logged episodes.
 
     Args:
         policy: one whose probabilities are known: what `bmdp.fit` or a learner returned, or a
@@ -167,14 +167,14 @@ def evaluate_offline(  # noqa: PLR0913
             more comes after one that was cut off.
         gamma: discount of rewards, and of costs if these have none of their own.
         cost_gamma: discount of costs.
-        budgets: to ask for, `[B]`, in expected discounted cost; above `policy.budget_range` they
+        budgets: `[B]`, in expected discounted cost; above `policy.budget_range` they
             are taken as its top.
         method: "fitted", "importance" or "doubly-robust". The last two estimate probabilities of
             actions that were not logged.
         confidence: of each interval by itself.
         n_bootstrap: how often the evaluation is repeated for the intervals. If not given, 50 times
             with "fitted", and 1,000 times with the others. With 0 there are no intervals.
-        seed: of all that is random.
+        seed: seed of all random numbers.
         model: of fitted values, as are `device`, `schedule` and `n_budgets`: see
             `fitted_evaluation`. A smaller one saves time.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.

@@ -234,11 +234,11 @@ class Evaluation:
     ([0.56, 0.56], [1.0, 1.0, 1.0])
     """
 
-    budgets: FloatArray  # [B], asked
-    reward_mean: FloatArray  # [B], of the sum of an episode
+    budgets: FloatArray  # [B], budgets asked for
+    reward_mean: FloatArray  # [B], plain sum over an episode
     reward_low: FloatArray  # [B]
     reward_high: FloatArray  # [B]
-    cost_mean: FloatArray  # [B], of the sum of an episode
+    cost_mean: FloatArray  # [B], plain sum over an episode
     cost_low: FloatArray  # [B]
     cost_high: FloatArray  # [B]
     discounted_reward_mean: FloatArray  # [B]
@@ -253,11 +253,11 @@ class Evaluation:
     infeasible_share: FloatArray  # [B], of episodes whose first decision was INFEASIBLE
     n_episodes: int  # at each budget
     confidence: float  # of each interval by itself
-    seed: int  # of everything
+    seed: int  # seed of all random numbers
     env: str  # its id
     gamma: float  # discount of `discounted_*`
     cost_gamma: float | None = None  # discount of `dial_cost_*`, if it is another one
-    episode_limit: float | None = None  # on an episode, if budgets are chances to exceed one
+    episode_limit: float | None = None  # on an episode, if budgets are probabilities to exceed one
     dial_cost_mean: FloatArray = field(
         default_factory=_none
     )  # [B], as budgets count costs; discounted, if not given
@@ -297,7 +297,7 @@ def evaluate(  # noqa: PLR0913
     progress: OnPlayed | None = None,
     cost_gamma: float | None = None,
 ) -> Evaluation:
-    """Returns what a policy earns and pays at each budget, by playing it.
+    """Plays a policy at several budgets, and returns mean rewards and costs with intervals.
 
     Episode k is the same in any batch and on any worker. At all budgets it draws the environment's
     numbers from the same seed (common random numbers), which makes differences between budgets less
@@ -308,10 +308,10 @@ def evaluate(  # noqa: PLR0913
         env: an id, a short name ("corridors"), or a Gymnasium specification with its settings.
             Returns are discounted by the `gamma` of its metadata, and not at all if these have
             none.
-        budgets: to ask for, `[B]`, in expected discounted cost; chances, of a policy with an
+        budgets: `[B]`, in expected discounted cost; probabilities, of a policy with an
             episode limit.
         n_episodes: number of episodes at each budget.
-        seed: of everything, from 0 on.
+        seed: seed of all random numbers, from 0 on.
         workers: number of processes. With more than one, the policy must be one that can be saved,
             and a script must start its work under `if __name__ == "__main__":`.
         engine: "local" for processes of this machine, "ray" for those of a Ray cluster: the one
@@ -405,7 +405,7 @@ class MoveEvaluation:
     going_low: float  # of its interval
     going_high: float  # likewise
     confidence: float  # of each interval by itself
-    seed: int  # of everything
+    seed: int  # seed of all random numbers
     env: str  # its id
 
     def __post_init__(self) -> None:
@@ -442,7 +442,7 @@ def evaluate_move(  # noqa: PLR0913
         new_budgets: held from that step on, `[M]`, in cost discounted from there.
         at_step: number of steps before the dial is moved, from 0 on.
         n_episodes: number of episodes for each new budget.
-        seed: of everything, from 0 on.
+        seed: seed of all random numbers, from 0 on.
         workers: number of processes, as in `evaluate`.
         engine: as there.
         confidence: of each interval by itself.

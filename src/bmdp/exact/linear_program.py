@@ -66,7 +66,7 @@ class _Program:
 
 
 def solve_cmdp(model: FiniteBMDP, *, start: int | ArrayLike, budget: float) -> CMDPSolution:
-    """Returns the policy of most reward whose expected cost is within the budget.
+    """Returns the policy with the most reward whose expected cost is within the budget.
 
     Args:
         model: the BMDP.
@@ -80,7 +80,7 @@ def solve_cmdp(model: FiniteBMDP, *, start: int | ArrayLike, budget: float) -> C
 
     Raises:
         BudgetError: if the budget is not a finite number.
-        ModelError: if the start is none.
+        ModelError: if the start is not a state or a distribution.
         ConvergenceError: if HiGHS fails.
 
     Paper: Eq. 1.

@@ -119,7 +119,7 @@ def cost_range(model: FiniteBMDP) -> tuple[float, float]:
 
 
 def optimal_frontier(model: FiniteBMDP, *, start: int | ArrayLike, tol: float = 1e-9) -> Frontier:
-    """Returns the frontier of all policies, those that look back included, from a start.
+    """Returns the frontier of all policies from a start, those with memory included.
 
     Args:
         model: the BMDP.

@@ -55,7 +55,7 @@ class Solution:
         return HullPolicy(TabularQ(*tables), self.beta_grid)
 
     def frontier(self, state: int) -> Frontier:
-        """Returns what the solution promises from a state."""
+        """Returns the frontier that the solution promises from a state."""
         return HullPolicy(TabularQ(self.q_r, self.q_c), self.beta_grid).frontier(state)
 
     def raise_for_convergence(self) -> None:
@@ -80,7 +80,7 @@ def budgeted_value_iteration(
     max_iterations: int = 10_000,
     progress: Callable[[int, float], None] | None = None,
 ) -> Solution:
-    """Returns the limit of T^k 0, or where it stopped.
+    """Solves a finite BMDP by the paper's budgeted value iteration: the limit of T^k 0.
 
     Args:
         model: the BMDP.

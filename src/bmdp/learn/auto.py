@@ -116,45 +116,45 @@ def fit(  # noqa: PLR0913
 ) -> Fitted:
     """Learns a policy with a risk dial from a log, or by exploring an environment.
 
-    Everything that is not given is inferred, and told: see `Fitted`.
+    Settings that are not given are inferred from the data. `Fitted` says which, and why.
 
     Args:
-        source: a `TransitionBatch`, a data frame of pandas or polars, a table of pyarrow, the path
-            of a log, of a folder of Parquet or of a Minari dataset, or its id, several paths, or a
-            pattern such as `"folder/*.parquet"`; or an environment: an id, a short name or a
-            gymnasium `EnvSpec`. Parquet may be larger than memory.
-        gamma: discount of rewards and costs. It must be given for a log; an environment has its
-            own, or 1.
-        cost_gamma: discount of costs, if it is another one: 1 for a limit on the plain sum of the
-            costs of an episode, whatever rewards are discounted by. Budgets are then about costs
-            with this discount. A log must have steps.
-        episode_limit: of the plain sum of the costs of an episode. Budgets are then chances that an
-            episode costs more. A log must have whole episodes; the policy adds up costs by itself
-            (`bmdp.policies.EpisodeLimitPolicy`).
-        seed: of all that is random.
-        budget_range: budgets that the policy is to take, in discounted cost; from the least cost
-            that is known (or 0) to the largest that pays, if not given.
-        episodes: that are played in an environment, in all. If not given, up to 10,000 explore, and
-            as many as there is time for practise, choose and measure.
-        minutes: that it may take, about; 5 if not given.
-        support: episodes of a log that must have taken an action near a state for it to be played
-            there; 5 if not given, and 0 for every action that the log holds.
-        sample: rows of a log of more than 100,000 from which trees and centres come; 100,000 if not
-            given. Their means come from all rows. More of them see finer, and take longer.
-        workers: processes that play; any number plays the same episodes. With Ray they also add up
-            the sums over a large log.
+        source: a log or an environment. A log is a `TransitionBatch`, a data frame of pandas or
+            polars, a table of pyarrow, a path, several paths, a pattern such as
+            `"folder/*.parquet"`, or the id of a Minari dataset. Parquet may be larger than memory.
+            An environment is an id, a short name, or a gymnasium `EnvSpec`.
+        gamma: discount of rewards and costs. It must be given for a log. For an environment the
+            default is that of its metadata, or 1.
+        cost_gamma: discount of costs, if it is not `gamma`. Use 1 for a limit on the plain sum of
+            the costs of an episode. Budgets are then in costs with this discount. A log must have
+            steps.
+        episode_limit: a limit on the plain sum of the costs of an episode. Budgets are then
+            probabilities that an episode exceeds it. A log must have whole episodes; the policy
+            adds up costs by itself (`bmdp.policies.EpisodeLimitPolicy`).
+        seed: seed of all random numbers.
+        budget_range: lowest and highest budget of the policy, in discounted cost. By default from
+            the least known cost (or 0) to the largest that still earns more.
+        episodes: number of episodes to play in an environment, in all. By default up to 10,000
+            explore, and others practise, choose and measure as time permits.
+        minutes: time that the fit may take, about. The default is 5.
+        support: number of logged episodes that must have taken an action near a state before the
+            policy plays it there. The default is 5; 0 allows every action of the log.
+        sample: number of rows of a large log (more than 100,000 rows) that place trees and centres;
+            100,000 by default. Their means come from all rows. More are finer, and take longer.
+        workers: number of processes that play. The episodes do not depend on it. With Ray they
+            also add up the sums over a large log.
         engine: "local", or "ray" for the machines of a Ray cluster, all of which must see the
             folder of the run. The policy is the same, byte for byte.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        columns: what the columns of a log are called, where that is not to be guessed.
-        missing: what to do with states of a log that are missing: "error", or "impute", by the
-            median, with one number more that says so (`bmdp.data.load_log`).
-        unseen: what the policy does at a text that is not in the log: "error", or "other", which is
-            none of those that are.
-        out: a new folder, in which the fit is a run: it survives a kill (`bmdp.learn.resume`).
-        on_progress: called with the share of the time that is over, from 0 to 1, and with what
-            goes on. The share is an estimate, by the pace so far and by `minutes`.
-        command: that asked for it, to be written down.
+        columns: names of the columns of a log, where they are not common ones.
+        missing: for missing values in states: "error", or "impute", which takes the median and adds
+            a number that says so (`bmdp.data.load_log`).
+        unseen: for text that the policy meets and the log does not have: "error", or "other", a
+            value of its own.
+        out: a new folder for the run. A killed run can be resumed (`bmdp.learn.resume`).
+        on_progress: called with the share of the time that is over, from 0 to 1, and a text on the
+            work under way. The share is an estimate, by the pace so far and by `minutes`.
+        command: the command that asked for the run, to be recorded.
 
     Raises:
         ConfigError: if a setting is wrong, or gamma is missing, or there is no such environment,
@@ -347,7 +347,7 @@ def read_source(source: Any, asked: Asked | None = None) -> Source:
     if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
         raise ConfigError(
             "an environment is given by its id, or by its EnvSpec, since many of it are made; got "
-            f"{source}. Register a function that makes it (docs/own-environment.md)."
+            f"{source}. Register a function that makes it (docs/environment.md)."
         )
     raise DataError(
         "source must be a TransitionBatch, a data frame, the path of a log, or an environment; "
@@ -771,7 +771,7 @@ def resume(
     on_record: OnRunRecord = lambda record: None,
     on_progress: OnProgress = lambda share, text: None,
 ) -> Any:
-    """Goes on with a run that was interrupted; one that is finished gives its policy at once.
+    """Resumes an interrupted run. A finished run gives its policy at once.
 
     Args:
         folder: of a run of `fit`, `train` or `train_from_data`.

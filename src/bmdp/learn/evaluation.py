@@ -96,14 +96,14 @@ def fitted_evaluation(  # noqa: PLR0913
     n_budgets: int = 41,
     schedule: Schedule | None = None,
 ) -> Prediction:
-    """Returns what a policy will earn and pay, told from logged transitions.
+    """Estimates rewards and costs of a policy from logged transitions (off-policy evaluation).
 
     Args:
         policy: one whose probabilities are known: what a learner returned, or a `HullPolicy`.
         batch: transitions that had no part in choosing the policy, of whole episodes.
         gamma: discount of rewards, and of costs if these have none of their own.
         cost_gamma: discount of costs.
-        budgets: to ask for, `[M]`, in expected discounted cost; above `policy.budget_range` they
+        budgets: `[M]`, in expected discounted cost; above `policy.budget_range` they
             are taken as its top.
         model: the regressor of (Q_r, Q_c); a kernel, if not given.
         seed: of all that is random.

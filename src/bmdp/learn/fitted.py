@@ -15,7 +15,7 @@ from bmdp.arrays import FloatArray, freeze_columns
 class Forecast:
     """Expected cost and reward of a policy at each of `B` budgets, with 95 % intervals.
 
-    They come from episodes that were not learned from.
+    They come from episodes that no model was fitted to.
 
     >>> same = {"cost": [0.1], "cost_low": [0.0], "cost_high": [0.2]}
     >>> paid = {"reward": [5.0], "reward_low": [4.0], "reward_high": [6.0]}
@@ -30,8 +30,8 @@ class Forecast:
     reward: FloatArray  # [B], discounted
     reward_low: FloatArray  # [B]
     reward_high: FloatArray  # [B]
-    n_episodes: int  # that say so
-    is_played: bool  # whether the policy itself played them; if not, they are a log's
+    n_episodes: int  # number of those episodes
+    is_played: bool  # whether the policy played them; if not, they are logged
 
     def __post_init__(self) -> None:
         """Checks shapes, and makes arrays read-only."""
@@ -40,27 +40,27 @@ class Forecast:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A dial that was tried, and how it did.
+    """A regressor and learner that were tried, and their result.
 
     >>> Candidate("table", 5.0, 0.0, 0.9, 0.1, True, "the most reward over all budgets").name
     'table'
     """
 
-    name: str  # regressor and dial
+    name: str  # regressor and learner
     value: float  # mean reward over common budgets, by the evidence
     least_cost: float  # of its cheapest member
     most_cost: float  # of its dearest
     seconds: float  # of learning
     is_taken: bool  # whether it is the policy that was handed over
-    why: str  # it was taken, or not
-    policy: Any = field(default=None, repr=False)  # it would hand over; None if read from a file
+    why: str  # the reason why it was taken, or not
+    policy: Any = field(default=None, repr=False)  # that it would give; None if read from a file
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A policy with a dial, what it will cost and earn, and how that is known. Its text is a table.
+    """A policy for any budget, a forecast of its costs and rewards, and the evidence for it.
 
-    `str(fitted)` is the paragraph, the leaderboard of candidates, the forecast and the notes.
+    `print(fitted)` shows the summary, the table of candidates, the forecast and the notes.
 
     >>> ends = {"cost_low": [0.0], "cost_high": [0.2], "reward_low": [4.0], "reward_high": [6.0]}
     >>> forecast = Forecast([0.1], [0.1], reward=[5.0], **ends, n_episodes=50, is_played=True)
@@ -70,10 +70,10 @@ class Fitted:
     """
 
     policy: Any  # a BudgetedPolicy
-    forecast: Forecast  # of what it will cost and earn
+    forecast: Forecast  # expected cost and reward at each budget
     candidates: tuple[Candidate, ...]  # the best one first
-    notes: tuple[str, ...]  # what to beware of, in plain words
-    summary: str  # what was inferred, in a paragraph
+    notes: tuple[str, ...]  # warnings, a sentence each
+    summary: str  # what was inferred from the data, in a paragraph
 
     def __str__(self) -> str:
         parts = self.summary, self.leaderboard(), self.table(), *_listed(self.notes)

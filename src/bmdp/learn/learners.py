@@ -218,7 +218,7 @@ LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 
 @dataclass(frozen=True)
 class BFTQ:
-    """Learns from logged transitions a policy that takes any budget.
+    """Budgeted fitted Q-iteration: learns a policy for any budget from logged transitions.
 
     Paper: Algorithm 2.
 
@@ -272,7 +272,7 @@ class BFTQ:
 
 @dataclass(frozen=True)
 class FTQ:
-    """Learns from logged transitions the policy of one price, without a dial.
+    """Fitted Q-iteration for one price of cost: learns a policy without a dial.
 
     Paper: FTQ(lambda) of Section 5 and the Lagrangian appendix.
 
@@ -311,7 +311,7 @@ class FTQ:
 
 @dataclass(frozen=True)
 class LagrangianFTQ:
-    """Learns the policies of many prices from logged transitions, and plays within a budget.
+    """Fitted Q-iteration for many prices of cost at once: plays within any budget.
 
     Paper: the Lagrangian appendix.
 

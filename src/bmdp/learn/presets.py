@@ -27,7 +27,7 @@ _CROWDED = tuple((0.1 * 11 ** (np.arange(21) / 20) - 0.1).round(12).tolist())
 
 
 def preset(name: str) -> TrainingSpec:
-    """Returns the settings of a name.
+    """Returns the settings that have a name.
 
     "paper-corridors", "paper-slot-filling" and "paper-driving" are the paper's; with "-ftq" after
     it, its risk-neutral fitted Q-iteration. "corridors", "slot-filling" and "two-way" are ours.

@@ -107,7 +107,7 @@ class Exploration:
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """All that a training run is made of, but for its seed and, if it learns from one, the log.
+    """All settings of a training run, except for its seed and its log.
 
     Args:
         env: where it explores; None for a log.

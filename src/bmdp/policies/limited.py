@@ -101,7 +101,7 @@ def require_limit(limit: Any) -> float:
 @storable
 @dataclass(frozen=True, eq=False)
 class EpisodeLimitPolicy(Policy):
-    """A policy whose budgets are chances that an episode costs more than a limit.
+    """A policy whose budgets are probabilities that an episode costs more than a limit.
 
     It takes states and costs as they are. Its trackers add up the costs that they observe, and show
     the policy inside what an episode has cost so far.
@@ -118,7 +118,7 @@ class EpisodeLimitPolicy(Policy):
     [1.5]
     """
 
-    policy: BudgetedPolicy  # it sees two numbers more, and its costs are chances
+    policy: BudgetedPolicy  # sees two more numbers, and its costs are probabilities
     episode_limit: float  # on the plain sum of the costs of an episode
 
     why_no_one_step_form = "adds up what an episode has cost so far, which no state says"

@@ -222,7 +222,7 @@ class Tracker(Protocol):
         """Budgets held now, `[N]`."""
 
     def decide(self, states: ArrayLike, available: ArrayLike | None = None) -> Decisions:
-        """Returns what to do at the states `[N, ...]`. Rows of ended episodes mean nothing.
+        """Decides at the states `[N, ...]`. Rows of ended episodes mean nothing.
 
         Args:
             states: `[N, ...]`.
@@ -236,7 +236,7 @@ class Tracker(Protocol):
         ended: ArrayLike,
         available: ArrayLike | None = None,
     ) -> None:
-        """Takes note of what followed.
+        """Records what followed a decision.
 
         Args:
             costs: paid, `[N]`.
@@ -249,7 +249,7 @@ class Tracker(Protocol):
         """Replaces the budgets held, `[N]` or one for all, from the next decision on."""
 
     def state(self) -> dict[str, Any]:
-        """Returns all that the episodes carry, as plain data, which JSON can say.
+        """Returns all that the episodes carry, as plain data that can be written as JSON.
 
         `policy.resume(state)` goes on from it, and decides as this tracker would, bit for bit. It
         may be taken at any time, between a decision and its observation, too.
@@ -337,7 +337,7 @@ class EpisodeTracker(ABC, Generic[RangedT]):
         ended: ArrayLike,
         available: ArrayLike | None = None,
     ) -> None:
-        """Takes note of what followed."""
+        """Records what followed a decision."""
         if not self._has_decided:
             raise PolicyError("tracker.observe must follow tracker.decide.")
         ended_now = ended_episodes(ended, len(self._streams))
@@ -408,7 +408,7 @@ class EpisodeTracker(ABC, Generic[RangedT]):
 
     @abstractmethod
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        """Takes note of what followed."""
+        """Records what followed a decision."""
 
 
 class BudgetedPolicy(Protocol):
@@ -449,7 +449,7 @@ class BudgetedPolicy(Protocol):
         """Starts `N` episodes, with their own streams, or with streams made from a generator."""
 
     def resume(self, state: Any) -> Tracker:
-        """Returns a tracker that goes on from what `tracker.state()` said, perhaps elsewhere."""
+        """Returns a tracker that continues from `tracker.state()`, here or in another process."""
 
 
 class Policy(ABC):
@@ -547,7 +547,7 @@ class Policy(ABC):
         save_value(self, folder, overwrite=overwrite)
 
     def export_onnx(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Writes the policy as one ONNX file, which decides without Python (`docs/onnx.md`).
+        """Writes the policy as one ONNX file, which decides without Python (`docs/production.md`).
 
         Raises:
             PolicyError: if it cannot be written as a graph, with the reason.
@@ -858,7 +858,14 @@ def cells_of(q_function: Any, states: NDArray[Any], step: int) -> IntArray:
     return found
 
 
-def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
+# Modules that register kinds beside this package's, the one that imports torch last.
+_OTHER_KINDS = (
+    *("bmdp.data.encoder", "bmdp.envs.scripted", "bmdp.exact.allocation_policy"),
+    *("bmdp.envs.two_way.replanning", "bmdp.models"),
+)
+
+
+def load_policy(folder: str | os.PathLike[str]) -> Policy:
     """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
 
     Args:
@@ -883,8 +890,10 @@ def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
                 f"{place} is a training run that is not finished: bmdp fit --resume {place}"
             )
         place = place / "policy"
-    if not all(map(is_registered, kinds_of(place))):
-        import_module("bmdp.models")  # which imports torch
+    for module in _OTHER_KINDS:
+        if all(map(is_registered, kinds_of(place))):
+            break
+        import_module(module)
     policy = load_value(place)
     if not isinstance(policy, Policy):
         raise StoreError(f"{place} holds a {type(policy).__name__}, which is no policy.")

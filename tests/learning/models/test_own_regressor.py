@@ -29,8 +29,9 @@ RUN = TrainingSpec(EnvConfig("corridors"), LEARNER, Exploration(2, 70, decay=0.0
 
 
 def test_the_page_has_the_code_of_the_example():
-    page = (ROOT / "docs" / "own-regressor.md").read_text()
-    (shown,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "extending.md").read_text()
+    saved = r'^```python title="nearest_neighbours.py"\n(.*?)^```'
+    (shown,) = re.findall(saved, page, re.MULTILINE | re.DOTALL)
     code = (ROOT / "examples" / "nearest_neighbours.py").read_text()
     assert code.split('"""\n\n', 1)[1] == shown
 

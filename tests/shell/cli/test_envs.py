@@ -1,8 +1,22 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
-from bmdp.cli.main import app
+from bmdp.cli.main import VERBS, app, verb
+
+
+@pytest.mark.parametrize("name", set(VERBS) - {"train"})
+def test_the_line_of_a_verb_is_the_first_of_its_docstring(name):
+    first = verb(name).help.split("\n\n")[0]
+    assert VERBS[name] == " ".join(first.split())
+
+
+def test_help_names_every_verb_and_train_is_fit():
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "160"}).stdout
+    assert all(f" {name} " in told and line in told for name, line in VERBS.items())
+    assert verb("train").callback is not None
+    assert [p.name for p in verb("train").params] == [p.name for p in verb("fit").params]
 
 
 def test_all_environments_are_listed():

@@ -30,7 +30,7 @@ def haste(action):
 
 @pytest.fixture(scope="module")
 def ferry(tmp_path_factory):
-    """Three crossings a day, in haste or not by a coin: the log of docs/own-data.md."""
+    """Three crossings a day, in haste or not by a coin: the log of docs/data.md."""
     rng, n_rows = np.random.default_rng(0), 3 * N_DAYS
     crossing, action = np.arange(n_rows) % 3, rng.integers(2, size=n_rows)
     batch = bmdp.TransitionBatch(

@@ -83,11 +83,11 @@ def test_episodes_go_on_where_a_service_was_ended(folder, tmp_path):
 
 
 def assert_the_client_of_the_page_plays(service):
-    """That of docs/service.md, in a world of three steps."""
-    page = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    """That of docs/production.md, in a world of three steps."""
+    page = (Path(__file__).parents[3] / "docs" / "production.md").read_text()
     code = next(b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def play" in b)
-    names = {}
-    exec(compile(code, "service.md", "exec"), names)
+    names = {"json": json}
+    exec(compile(code, "production.md", "exec"), names)
     names |= {"SERVICE": service.address, "ask": service}
     actions = []
 

@@ -1,8 +1,8 @@
 """Motion on the two-way road: control, car following, collisions; compiled, road by road.
 
-The rules are those of highway-env 1.12.1, to the last digits: `docs/paper/driving.md` lists them with
-their constants and units. x points along the road, y to the right, headings are in radian from x
-towards y. There are three lanes, of which two are the same strip of the road:
+The rules are those of highway-env 1.12.1, to the last digits: `docs/paper/driving.md` lists them
+with their constants and units. x points along the road, y to the right, headings are in radian
+from x towards y. There are three lanes, of which two are the same strip of the road:
 
     LEFT      (0)  y = 0, driven in the direction of x: the oncoming lane, as the ego car uses it
     OWN       (1)  y = 4, driven in the direction of x
