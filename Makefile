@@ -98,7 +98,7 @@ lowest:  ## tests without training, with the lowest versions of dependencies
 	$(PYTHON) -m venv build/lowest
 	build/lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-min.txt \
 		-e '.[data,driving,onnx,ray,serve,tensorboard]' httpx hypothesis pandas polars pytest pytest-xdist
-	build/lowest/bin/pytest -q $(SIDE_BY_SIDE) -m 'not slow' tests/unit
+	build/lowest/bin/pytest -q $(SIDE_BY_SIDE) -m 'not slow' -W ignore::DeprecationWarning tests/unit
 
 bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and docs/paper/performance.md
 	$(BIN)/python benchmarks/frontier.py --out benchmarks/results/frontier.json
@@ -108,6 +108,7 @@ bench: $(VENV)/installed-dev  ## measure speed, into benchmarks/results/ and doc
 	$(BIN)/python benchmarks/driving.py --out benchmarks/results/driving.json
 	$(BIN)/python benchmarks/learning.py --out benchmarks/results/learning.json
 	$(BIN)/python benchmarks/workers.py --out benchmarks/results/workers.json
+	$(BIN)/python benchmarks/install.py --out benchmarks/results/install.json
 	$(BIN)/python benchmarks/tables.py
 
 clean:  ## remove what the targets made

@@ -631,6 +631,41 @@ def service_load(record: Record) -> Table:
     )
 
 
+def install_starts(record: Record) -> Table:
+    """Returns seconds of CPU until a process has done one thing, and what memory it takes."""
+    rows = record["starts"]
+    return Table(
+        "starts",
+        "A process of its own, until it ends:",
+        [
+            _column("what", rows, "what", "s"),
+            _column("seconds of CPU", rows, "cpu_seconds", ".2f"),
+            _column("MB of memory", rows, "megabytes", ",.0f"),
+        ],
+    )
+
+
+def install_sizes(record: Record) -> Table:
+    """Returns seconds and megabytes of an installation, part after part."""
+    rows = record["parts"]
+    return Table(
+        "sizes",
+        f"An installation; the wheel itself has {record['wheel_mb']:.1f} MB:",
+        [
+            _column("what", rows, "what", "s"),
+            _column("seconds", rows, "seconds", ".0f"),
+            _column("MB on disk", rows, "megabytes", ",.0f"),
+        ],
+    )
+
+
+def install_largest(record: Record) -> Table:
+    """Returns what takes the most room."""
+    rows = record["largest"]
+    heads = [_column("package", rows, "name", "s"), _column("MB", rows, "megabytes", ",.0f")]
+    return Table("largest", "The largest packages of it:", heads)
+
+
 TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "frontier": {
         "ratios": frontier_ratios,
@@ -659,5 +694,6 @@ TABLES: Mapping[str, Mapping[str, Callable[[Record], Table]]] = {
     "gpu": {"speed": gpu_speed, "worth": gpu_worth},
     "rivals": {"fits": rivals_fits},
     "service": {"load": service_load},
+    "install": {"sizes": install_sizes, "largest": install_largest, "starts": install_starts},
 }
 """Tables of each benchmark, by what is written above them."""

@@ -2,7 +2,7 @@
 
     make docs
     python docs/screenshots.py build/site out/screenshots
-    python docs/screenshots.py out/lake/report docs/page/lake --pages index --top 1320
+    python docs/screenshots.py out/lake/report out/screenshots --pages index --top 1320
 
 Opens pages from disk in chromium, by playwright, and writes a picture of each, of its whole length
 or of its top. Says what sticks out of a page sideways, and pictures that are missing.
@@ -18,7 +18,7 @@ from typing import Any
 
 from PIL import Image
 
-PAGES = ("index", "getting-started", "theory-in-pictures", "results")
+PAGES = ("index", "getting-started", "tutorial-customers", "reference/start")
 WIDTHS = {"desk": 1440, "telephone": 390}
 SCHEMES = ("light", "dark")
 

@@ -8,6 +8,7 @@ import pytest
 import bmdp
 from batches import changed, played
 from bmdp import ConfigError, DataError, FiniteBMDP, PolicyError, TransitionBatch, certify
+from bmdp.data import EncodedPolicy, Encoder, StateColumn
 from bmdp.envs import ScriptedPolicy
 from bmdp.evaluation.certificates import marginal_weights, members_of, upper_bounds
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
@@ -281,6 +282,15 @@ def test_a_certified_policy_is_saved_and_loaded_with_its_promise(tmp_path):
     smallest = policy.certificate.smallest_budget
     tracker = loaded.start([[0.0]] * 2, [0.0, 2 * smallest], np.random.default_rng(0))
     assert tracker.decide([[0.0]] * 2).status.tolist()[0] == bmdp.BudgetStatus.INFEASIBLE
+
+
+def test_a_policy_that_takes_text_has_the_promise_of_the_one_inside():
+    encoder = Encoder((StateColumn("state", "number"),), actions=("wait", "go", "run"))
+    assert EncodedPolicy(dial(), encoder).certificate is None
+    safe = certify(EncodedPolicy(dial(), encoder), log(), gamma=GAMMA)
+    assert safe.certificate is safe.policy.certificate
+    known = certify(dial(), log(), gamma=GAMMA).certificate
+    np.testing.assert_array_equal(safe.certificate.cost_high, known.cost_high)
 
 
 def test_progress_is_told():

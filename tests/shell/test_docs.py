@@ -69,10 +69,14 @@ def test_every_row_says_where():
 
 def test_the_tree_of_the_design_has_every_package_once():
     text = (ROOT / "docs" / "design.md").read_text()
-    tree = re.search(r"^src/bmdp/\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    tree = re.search(r"^src/bmdp/[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
     listed = re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)
     there = {path.parent.name for path in (ROOT / "src" / "bmdp").glob("*/__init__.py")}
     assert sorted(listed) == sorted(there)
+    for package, told in re.findall(r"^  (\w+)/ .* ([\d,]+)$", tree, re.MULTILINE):
+        paths = (ROOT / "src" / "bmdp" / package).rglob("*.py")
+        lines = sum(len(path.read_text().splitlines()) for path in paths)
+        assert abs(int(told.replace(",", "")) / lines - 1) < 0.25, f"{package} has {lines} lines"
 
 
 def test_the_site_has_every_page_once():
@@ -86,6 +90,16 @@ def test_the_site_has_every_page_once():
     assert sorted(listed) == sorted(
         [page.relative_to(ROOT / "docs").as_posix() for page in PAGES] + list(OUTSIDE)
     )
+
+
+def test_every_picture_is_shown_on_a_page():
+    pictures = {path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")}
+    shown = {
+        (page.parent / (a or b).partition("#")[0]).resolve()
+        for page in [ROOT / "README.md", *PAGES]
+        for a, b in LINK.findall(page.read_text())
+    }
+    assert pictures - shown == set()
 
 
 def test_the_page_of_the_command_line_is_made_of_the_command():
@@ -108,7 +122,7 @@ def test_the_reference_has_names_as_they_are_imported_each_once():
 
 @pytest.mark.parametrize(
     "page",
-    [*(ROOT / name for name in ("README.md", *OUTSIDE.values())), *PAGES],
+    [*(ROOT / name for name in ("README.md", *OUTSIDE.values(), "tests/pages/tasks.md")), *PAGES],
     ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page):

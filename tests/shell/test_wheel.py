@@ -1,4 +1,7 @@
-"""The wheel holds the package and nothing else, and works where nothing else is."""
+"""The wheel holds the package and nothing else, and works where nothing else is.
+
+The source distribution holds the repository, so that its tests run there.
+"""
 
 import email
 import json
@@ -6,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -55,11 +59,14 @@ def has_setuptools():
 def wheel(tmp_path_factory):
     """Built from a copy, beside tests and pages that must not get into it."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     left_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", tree / "src", ignore=left_out)
-    for name in ("tests/test_it.py", "docs/index.md", "benchmarks/speed.py", "src/notes.txt"):
+    (tree / "src/bmdp/__pycache__").mkdir()
+    compiled = "src/bmdp/__pycache__/kernel.py311.1.nbc"  # as numba leaves it
+    others = ("tests/test_it.py", "docs/index.md", "benchmarks/speed.py", "src/notes.txt")
+    for name in (compiled, *others):
         (tree / name).parent.mkdir(exist_ok=True)
         (tree / name).write_text("")
     command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--wheel-dir", "dist"]
@@ -111,6 +118,27 @@ def test_the_wheel_installs_the_command(parts):
     points = ConfigParser()
     points.read_string(about(parts, "entry_points.txt"))
     assert dict(points["console_scripts"]) == {"bmdp": "bmdp.cli.main:main"}
+
+
+@pytest.mark.skipif(not has_setuptools(), reason="needs setuptools")
+def test_the_source_distribution_holds_all_that_tests_need(tmp_path):
+    tree = tmp_path / "tree"
+    left_out = (".*", "build", "out", "__pycache__", "*.egg-info", "*.pyc")
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*left_out))
+    shutil.copytree(ROOT / ".github", tree / ".github")
+    wanted = {p.relative_to(tree).as_posix() for p in tree.rglob("*") if p.is_file()}
+    (tree / "src/bmdp/__pycache__").mkdir()
+    for name in ("src/bmdp/__pycache__/kernel.py311.1.nbc", "tests/old.pyc"):
+        (tree / name).write_text("")
+    code = "from setuptools.build_meta import build_sdist; print(build_sdist('dist'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (archive,) = (tree / "dist").iterdir()
+    top = f"bmdp-{bmdp.__version__}"
+    with tarfile.open(archive) as file:
+        names = {m.name.removeprefix(f"{top}/") for m in file if m.isfile()}
+    made = {name for name in names if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
+    assert names - made == wanted
 
 
 class Place:

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import serving_figure as made
 from tables import ROOT
 
@@ -24,3 +25,16 @@ def test_the_figure_is_written_as_a_picture(tmp_path):
     record = ROOT / "benchmarks/results/serving.json"
     made.main([str(record), str(tmp_path / "serving.png")])
     assert (tmp_path / "serving.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", ["table", "forest of 25 trees", "forest of 100 trees"])
+def test_the_table_of_the_guide_has_the_slower_dial_of_each_model(kind):
+    page = (ROOT / "docs/production.md").read_text()
+    dials = [row for row in RECORD["rows"] if row["policy"].partition(",")[0] == kind]
+    assert len(dials) == 2
+    step, request = (
+        max(row["one"][way]["median_us"] for row in dials) / 1_000 for way in ("step", "request")
+    )
+    later = min(row["batch"]["later_per_second"] for row in dials)
+    rate = int(float(f"{later:.3g}"))
+    assert f"| {kind} | {step:.2f} | {request:.2f} | {rate:,} |" in page

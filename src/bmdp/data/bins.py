@@ -26,6 +26,7 @@ N_BINS = (2, 3, 5, 7, 9)
 
 _FEW = 9  # different values that are actions as they are
 _MOST_ACTIONS = 50
+_MOST_LISTED = 10  # of the values that stand for actions, in a note
 _MOST_ROWS = 5_000  # that the regression is fitted to and asked at
 _NO_DIFFERENCE = 0.01  # of errors, in units of the variance of rewards or costs
 _N_FOLDS, _N_TREES, _LEAST_ROWS = 4, 20, 5
@@ -77,8 +78,11 @@ class ActionBins:
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence on what was made of the actions."""
-        listed = ", ".join(self.labels) if len(self.names) == 1 else "; ".join(self.labels)
-        said = f"action {' and '.join(self.names)} was a number"
+        comma = ", " if len(self.names) == 1 else "; "
+        more = f"{comma}..." if len(self.labels) > _MOST_LISTED else ""
+        listed = comma.join(self.labels[:_MOST_LISTED]) + more
+        named = "" if self.names == ("action",) else f" {' and '.join(self.names)}"
+        said = f"action{named} {'was a number' if len(self.names) == 1 else 'were numbers'}"
         if self.is_exact:
             return (f"{said}: each of its {len(self.cells)} values is an action, {listed}",)
         return (f"{said}: binned into {len(self.cells)} by quantiles, at {listed}",)

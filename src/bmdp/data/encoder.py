@@ -525,6 +525,11 @@ class EncodedPolicy(Policy):
         return self.policy.budget_range
 
     @property
+    def certificate(self) -> Any:
+        """Promise of the policy inside, if it has one."""
+        return getattr(self.policy, "certificate", None)
+
+    @property
     def action_names(self) -> tuple[str, ...]:
         """Names of the actions, by number; none if they are whole numbers in the log."""
         return self.encoder.action_names

@@ -69,7 +69,7 @@ from bmdp.models.regressor import LearnedQ, MeanQ, with_clock
 from bmdp.models.support import Support
 from bmdp.models.table import TableModel
 from bmdp.policies.limited import EpisodeLimitPolicy
-from bmdp.policies.policy import Options
+from bmdp.policies.policy import BudgetedPolicy, Options
 from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate, Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.randomness import named_generator
@@ -92,7 +92,7 @@ _FEW = 30  # effective episodes that a good bound needs
 
 
 def certify(  # noqa: PLR0913
-    policy: Any,
+    policy: BudgetedPolicy,
     batch: TransitionBatch,
     *,
     gamma: float,

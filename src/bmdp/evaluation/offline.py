@@ -140,7 +140,7 @@ class OfflineEvaluation:
 
 
 def evaluate_offline(  # noqa: PLR0913
-    policy: SteppedPolicy,
+    policy: BudgetedPolicy | SteppedPolicy,
     batch: TransitionBatch,
     *,
     gamma: float,

@@ -865,7 +865,7 @@ _OTHER_KINDS = (
 )
 
 
-def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
+def load_policy(folder: str | os.PathLike[str]) -> Policy:
     """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
 
     Args:

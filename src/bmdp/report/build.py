@@ -194,4 +194,4 @@ def _is_report(folder: Path) -> bool:
 def _made(sections: Sequence[Section]) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     source = ", ".join(section.anchor for section in sections)
-    return f"Made from {source} by bmdp {__version__} (`bmdp report`) on {now}."
+    return f"Made from {source} by bmdp {__version__} (bmdp report) on {now}."

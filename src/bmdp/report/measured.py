@@ -145,7 +145,7 @@ def _notes(opened: Opened, policy: BudgetedPolicy, played: Play | None) -> Itera
 
 def _seen(opened: Opened, seed: int) -> tuple[list[str], Rows | None]:
     """Names of actions, or numbers, and states of the data, or those in which episodes begin."""
-    batch, rows, names = opened.batch, None, list[str]()
+    batch, rows, names = opened.batch, None, list(opened.action_names)
     n_actions = 0
     if batch is not None:
         n_actions = batch.n_actions
@@ -154,7 +154,7 @@ def _seen(opened: Opened, seed: int) -> tuple[list[str], Rows | None]:
     if opened.env is not None:
         with closing(open_slots(opened.env)) as slots:
             n_actions = int(slots.action_space.start + slots.action_space.n)
-            names = [str(name) for name in slots.metadata.get("action_names") or ()]
+            names = [str(name) for name in slots.metadata.get("action_names") or names]
             if rows is None:
                 states = slots.reset([seed + i for i in range(N_FIRST)])
                 if episode_limit_of(opened.policy) is not None:

@@ -40,6 +40,7 @@ class Opened:
     records: Sequence[dict[str, Any]] = ()
     prediction: dict[str, Any] | None = None
     fitted: dict[str, Any] = field(default_factory=dict)  # fitted.json
+    action_names: Sequence[str] = ()  # as in the log; none if they are numbers there
 
     @property
     def title(self) -> str:
@@ -80,7 +81,8 @@ def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]
             f"{folder} is no training run and no policy: it has no {SPEC} or {POLICY}."
         )
     own, found = _open_run(folder) if (folder / SPEC).is_file() else (None, {})
-    policy = found.pop("policy") if found else without_encoder(load_policy(folder))
+    whole = found.pop("policy") if found else load_policy(folder)
+    policy, action_names = without_encoder(whole), getattr(whole, "action_names", ())
     notes = found.pop("notes", [])
     try:
         spec = environment_of(policy, own, env, settings)
@@ -93,7 +95,7 @@ def open_folder(folder: Path, env: str | EnvSpec | None, settings: Sequence[str]
         if env is not None or settings:
             raise
         notes, spec = [*notes, f"It was not played: {error}"], None
-    return Opened(folder, policy, spec, notes, **found)
+    return Opened(folder, policy, spec, notes, **found, action_names=action_names)
 
 
 def _open_run(folder: Path) -> tuple[EnvConfig | None, dict[str, Any]]:
@@ -153,7 +155,7 @@ def _open_fit(run: RunFolder) -> tuple[EnvConfig | None, dict[str, Any]]:
         logs = [cost_so_far(completed(TransitionBatch.from_npz(p)), limit) for p in small] or logs
     notes += found.get("notes", [])
     return own, {
-        "policy": without_encoder(load_policy(policy)) if policy.exists() else None,
+        "policy": load_policy(policy) if policy.exists() else None,
         "notes": notes,
         "header": run.header,
         "gammas": gammas,

@@ -127,7 +127,7 @@ def _dial(opened: Opened, found: Measured, truth: Frontier | None, shown: Data) 
     }
     if found.forecast is not None:
         columns = _columns(found.forecast)
-        data["forecast"] = {name: columns[name] for name in ("cost", "reward")}
+        data["forecast"] = {name: columns[name] for name in ("cost", "cost_low", "reward")}
         data["forecast"]["source"] = found.source
     if found.status:
         data["status"] = found.status
@@ -185,16 +185,17 @@ def _dial_pictures(found: Measured, truth: Frontier | None, prefix: str) -> Iter
     near = [c for c in found.baselines if not _is_far(c, found, truth)]
     lines = [Drawn(c, FOURTH) if len(c.settings) > 1 else Drawn(c, ALONE, [c.label]) for c in near]
     far = [f"{c.label}, {_ends(c)}" for c in found.baselines if c not in near]
-    left_out = f"Too far away to be drawn: {'; '.join(far)}." if far else ""
+    left_out = [f"Too far away to be drawn: {'; '.join(far)}."] if far else []
     told = [f"Forecast: {found.source}."] if found.forecast else []
     has_ends = any(np.isfinite(one.curve.cost.low).any() for one in curves)
-    told += ["Boxes: 95 % intervals, each by itself."] if has_ends else []
+    ends = ["95 % intervals, each by itself."] if has_ends else []
+    boxes, bars = ([f"{what}: {text}" for text in ends] for what in ("Boxes", "Bars"))
     seen = " ".join(_seen(one.curve) for one in curves)
     if curves or lines:
         yield Picture(
             f"{prefix}-trade-off",
             "Reward against cost",
-            " ".join(filter(None, ["Each point is a budget of the dial.", *told, left_out])),
+            " ".join(["Each point is a budget of the dial.", *told, *boxes, *left_out]),
             f"Expected reward against expected cost. {seen}",
             trade_off_figure([*curves, *lines], truth),
         )
@@ -202,7 +203,7 @@ def _dial_pictures(found: Measured, truth: Frontier | None, prefix: str) -> Iter
         yield Picture(
             f"{prefix}-asked",
             "Cost against the budget asked for",
-            " ".join(["On the diagonal, the dial says what is paid.", *told]),
+            " ".join(["On the diagonal, the dial says what is paid.", *told, *bars]),
             f"Expected cost against the budget. {seen}",
             asked_figure(curves),
         )

@@ -329,6 +329,15 @@ def test_a_wide_table_scrolls_in_its_own_box(opened, tmp_path):
     assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
+def test_a_sentence_in_a_table_has_room_on_a_telephone(opened, tmp_path):
+    columns = [Column(f"column {i}", [0.123456], ".6f") for i in range(4)]
+    told = Table("told", "Told", [*columns, Column("why", ["it earns more over all budgets"])])
+    path = tmp_path / "told.html"
+    path.write_text(page("Told", [section(tables=[told])], made="now", plugins=plugins()))
+    cell = opened(path, viewport=PHONE).locator("td").last
+    assert cell.evaluate("one => one.clientWidth / parseFloat(getComputedStyle(one).fontSize)") > 14
+
+
 def test_dark_is_dark(opened):
     ground = "getComputedStyle(document.body).backgroundColor"
     tab = opened(color_scheme="light")
@@ -577,6 +586,14 @@ def test_a_dial_without_a_simulator_tells_forecasts(opened, tmp_path):
     assert "Forecast: cost 0.120, reward 19.0" in host.locator("[aria-live=polite]").text_content()
     assert host.locator(".realised").count() == 0
     assert "from held-out episodes" in host.locator("p.caption").first.inner_text()
+
+
+@pytest.mark.parametrize(("low", "said"), [(0.24, ", within noise"), (0.26, "")])
+def test_a_forecast_is_over_where_its_interval_is(opened, tmp_path, low, said):
+    given = forecast_only()
+    given["forecast"]["cost_low"] = [0.0, low, 0.4]
+    host = dial(opened(write(tmp_path, given)), "corridors")
+    assert texts(host.locator(".chip")) == [f"forecast only: over by 0.050{said}"]
 
 
 def test_a_state_can_be_chosen_and_its_frontier_and_mixture_are_shown(opened, tmp_path):

@@ -140,4 +140,6 @@ def test_a_page_that_cannot_be_made_small_enough_is_refused(place, monkeypatch):
 
 
 def test_the_page_says_from_what_and_by_what_it_was_made(place):
-    assert "Made from corridors by bmdp" in write(place, made=None).page.read_text()
+    text = write(place, made=None).page.read_text()
+    assert "Made from corridors by bmdp" in text
+    assert "(bmdp report) on" in text

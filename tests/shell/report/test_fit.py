@@ -5,6 +5,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bmdp
@@ -129,6 +130,26 @@ def test_a_log_has_forecasts_with_intervals_and_its_notes(runs):
     assert set(kept(runs / "log")["notes"]) <= set(found.notes)
     assert [b["name"] for b in found.dials[0]["baselines"]][-1] == "the log's own behaviour"
     assert not [picture for picture in found.pictures if picture.name == "run-rounds"]
+    assert found.dials[0]["forecast"]["cost_low"][-1] < found.dials[0]["forecast"]["cost"][-1]
+    trade_off, asked = (p.caption for p in found.pictures[:2])
+    assert "Boxes: 95 %" in trade_off
+    assert "Bars: 95 %" in asked
+    assert "Boxes" not in asked
+
+
+def test_actions_that_have_names_in_the_log_have_them_on_the_page(tmp_path):
+    log = ferries.log()
+    frame = pd.DataFrame(log.state, columns=log.state_names)
+    frame["action"] = np.array(["wait", "hurry", "sleep"])[log.action]
+    frame["reward"], frame["cost"] = log.reward, log.cost
+    frame["episode"], frame["terminal"] = log.episode, log.terminal
+    columns = bmdp.Columns(state=log.state_names)
+    bmdp.fit(frame, gamma=1.0, columns=columns, out=tmp_path / "run")
+    found = told(tmp_path / "run").dials[0]
+    assert found["actions"]["names"] == ["hurry", "sleep", "wait"]
+    labels = {label.split(",")[0] for label in found["frontier"]["labels"]}
+    assert labels <= {"hurry", "sleep", "wait"}
+    assert "hurry" in labels
 
 
 def test_a_portfolio_that_chooses_by_cost_alone_shows_no_rewards_that_it_expects(tmp_path, runs):

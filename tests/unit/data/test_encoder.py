@@ -439,6 +439,22 @@ def test_few_values_of_several_numbers_that_make_too_many_actions_are_binned():
     assert not bins.is_exact
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("action",), "action was a number: binned into 12 by quantiles, at 0, 1, 2"),
+        (("dose",), "action dose was a number: binned into 12 by quantiles, at 0, 1, 2"),
+        (("a", "b"), "action a and b were numbers: binned into 12 by quantiles, at a=0, b=0; a=1"),
+    ],
+)
+def test_a_note_lists_ten_values_of_many(names, said):
+    values = tuple((float(i),) * len(names) for i in range(12))
+    edges = (tuple(np.arange(0.5, 11)),) * len(names)
+    (note,) = ActionBins(names, edges, cells=tuple(range(12)), values=values).notes
+    assert note.startswith(said)
+    assert note.endswith("9; ..." if len(names) > 1 else "9, ...")
+
+
 def test_actions_that_are_lists_are_binned():
     dose, columns = doses(300)
     table = {k: list(v) if v.ndim > 1 else v for k, v in columns.items()}

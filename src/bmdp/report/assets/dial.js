@@ -35,11 +35,14 @@ function verdict(data, i) {
     const text = fixed(cost - budgets[i], digitsOf(budgets) + 1);
     return `over by ${Number(text) ? text : brief(cost - budgets[i])}`;
   };
-  const [paid, low, foretold] = [realised.cost[i], realised.cost_low[i], forecast?.cost[i]];
+  const [paid, low] = [realised.cost[i], realised.cost_low[i]];
+  const [foretold, least] = [forecast?.cost[i], forecast?.cost_low?.[i]];
   if (statusOf(data, i) === "INFEASIBLE") return ["cheapest is played", "some"];
   if (!isNumber(paid)) {
     if (isPlayed(data) || !isNumber(foretold)) return ["not measured", "plain"];
-    return isOver(foretold) ? [`forecast only: ${over(foretold)}`, "some"] : ["forecast only: kept", "plain"];
+    if (!isOver(foretold)) return ["forecast only: kept", "plain"];
+    const told = `forecast only: ${over(foretold)}`;
+    return isOver(least ?? foretold) ? [told, "some"] : [`${told}, within noise`, "plain"];
   }
   if (!isOver(paid)) return ["budget kept", "good"];
   return isOver(low ?? paid) ? [over(paid), "bad"] : [`${over(paid)}, within noise`, "plain"];
