@@ -15,7 +15,6 @@ import importlib
 import json
 import math
 import os
-import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from bmdp.data.checks import any_array, require_rows
 from bmdp.data.columns import LogTable
 from bmdp.errors import DataError, MissingDependency, StoreError
-from bmdp.storage import written
+from bmdp.storage import npz_arrays, one_line, written
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -501,14 +500,8 @@ def _hdf5(source: Path) -> Iterator[Any]:
 def _npz(source: Path, chosen: Sequence[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
     """The names of all arrays, and those of the chosen ones that are there."""
     try:
-        with source.open("rb") as opened:
-            file = np.load(opened, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
-            with file:
-                names = tuple(file.files)
-                return names, {name: file[name] for name in chosen if name in names}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        return npz_arrays(source, chosen)
+    except (OSError, ValueError) as error:
         raise StoreError(f"{source} is not an npz file of arrays: {error}.") from error
 
 

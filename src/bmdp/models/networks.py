@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray
 from bmdp.checks import require_choice, require_count
-from bmdp.errors import ConfigError, DataError
+from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.models.regressor import (
     Loss,
     Problem,
@@ -337,6 +337,18 @@ class NetworkQ(QModel):
         with torch.no_grad():
             return float(losses(cast(QStack, self.stacks[step]), samples).mean())
 
+    def check(self) -> None:
+        """Checks that all is finite, and that budgets are the heads.
+
+        Raises:
+            StoreError: if not.
+        """
+        self.require_scaling()
+        for name, tensor in self.state_dict().items():
+            self.require(name, tuple(tensor.shape))
+        if self.budgets.tolist() != torch.tensor(self.sizes.heads, dtype=torch.float32).tolist():
+            raise StoreError("NetworkQ.budgets must be the heads of the model.")
+
     def step_tensors(self, step: int) -> dict[str, Tensor]:
         """Parameters of a step, and the moments of the optimiser."""
         assert self._optimiser is not None
@@ -585,8 +597,11 @@ class LinearStack(nn.Module):
     def __init__(self, n_networks: int, n_in: int, n_out: int, generator: torch.Generator) -> None:
         """Draws the weights on the CPU, so that they are the same for every device."""
         super().__init__()
-        bound = float(np.sqrt(6 / (n_in + n_out)))
-        drawn = torch.rand((n_networks, n_in, n_out), generator=generator)
+        bound, shape = float(np.sqrt(6 / (n_in + n_out))), (n_networks, n_in, n_out)
+        if torch.get_default_device().type == "meta":  # where nothing can be drawn
+            drawn = torch.zeros(shape)
+        else:
+            drawn = torch.rand(shape, generator=generator)
         self.weight = nn.Parameter((2 * drawn - 1) * bound)
         self.bias = nn.Parameter(torch.zeros((n_networks, 1, n_out)))
 
