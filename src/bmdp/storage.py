@@ -98,8 +98,8 @@ def load_value(folder: AnyPath) -> Any:
     if number != FORMAT:
         hint = " Upgrade bmdp to read it." if number > FORMAT else ""
         raise StoreError(
-            f"{source} is of format {number}, written by bmdp {_told(header.get('bmdp'))}; this "
-            f"version reads format {FORMAT}.{hint}"
+            f"{source} is of format {number}, written by bmdp {one_line(header.get('bmdp'))[:40]}; "
+            f"this version reads format {FORMAT}.{hint}"
         )
     if header.get("checksum") != _checksum(header["content"], source / WEIGHTS):
         raise StoreError(f"{source} is damaged: its files are not those that were written.")
@@ -284,7 +284,7 @@ def _made(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if value.keys() == {_ARRAY}:
         name = value[_ARRAY]
         if not isinstance(name, str) or name not in arrays:
-            raise StoreError(f"an array is missing: {_told(name)}.")
+            raise StoreError(f"an array is missing: {one_line(name)[:100]}.")
         return arrays[name]
     if value.keys() == {"number"}:
         if value["number"] not in ("inf", "-inf", "nan"):
@@ -440,15 +440,24 @@ def _checksum(content: Any, weights: Path) -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} must hold a JSON object.")
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """Returns what a JSON file says.
+
+    Raises:
+        StoreError: if it cannot be read, or is not JSON.
+    """
     try:
-        value = json.loads(path.read_text())
+        return json.loads(path.read_text())
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not JSON: {one_line(error)}.") from error
-    if not isinstance(value, dict):
-        raise StoreError(f"{path} must hold a JSON object.")
-    return value
 
 
 def npz_arrays(path: Path, chosen: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -484,7 +493,8 @@ def arrays_hash(arrays: dict[str, NDArray[Any]], mark: str = "") -> str:
     for name in sorted(arrays):
         array = arrays[name]
         found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
+        if array.size:  # without a copy of it
+            found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return found.hexdigest()
 
 
@@ -540,8 +550,8 @@ def read_header(
     source = path / SPEC
     if not source.is_file():
         raise StoreError(f"{path} is no {what}: there is no {SPEC} in it.")
-    header = _read_json(source)
-    schema = header.get("schema")
+    header = read_json(source)
+    schema = header.get("schema") if isinstance(header, dict) else None
     if type(schema) is not int or not is_one(header):
         article = "an" if what[0] in "aeiou" else "a"
         raise StoreError(f"{source} is not of {article} {what}.")

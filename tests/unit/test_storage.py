@@ -379,10 +379,16 @@ def test_what_cannot_be_stored_leaves_the_policy_that_is_there(folder):
     assert_same(bmdp.load_policy(folder), EXPLORING)
 
 
+@storable
+@dataclass(frozen=True)
+class Amount:
+    number: float
+
+
 @pytest.mark.parametrize("number", [np.inf, -np.inf, 1e-300, 0.1 + 0.2, -0.0])
 def test_numbers_are_read_to_the_last_bit(tmp_path, number):
-    PricedPolicy(table(n_heads=1), number).save(tmp_path / "policy")
-    found = bmdp.load_policy(tmp_path / "policy").price
+    save_value(Amount(number), tmp_path / "amount")
+    found = load_value(tmp_path / "amount").number
     assert np.float64(found).tobytes() == np.float64(number).tobytes()
 
 

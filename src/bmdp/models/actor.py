@@ -229,8 +229,10 @@ class SampledActor(OneStepPolicy):
         return 1
 
     def at_step(self, step: int) -> SampledActor:
-        """Returns the policy of one step."""
-        return replace(self, step=step)
+        """Returns the policy of one step; the last one is for later steps, too."""
+        if self.n_steps == 1:
+            return self
+        return replace(self, step=min(step, self.n_steps - 1))
 
     def choose(
         self,

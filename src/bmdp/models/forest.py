@@ -344,9 +344,9 @@ class ForestQ(Averager):
             StoreError: if not.
         """
         n_members, n_steps, n_actions, n_numbers, heads = self.sizes
-        size, n_leaves = (*self.feature.shape, 0)[-1], (*self.values.shape[2:], 0)[0]
-        if self.feature.ndim != 4 or size < 1 or n_leaves < 1:
+        if self.feature.ndim != 4 or self.values.ndim != 5 or not self.values.numel():
             raise StoreError("ForestQ: its nodes do not make trees.")
+        size, n_leaves = self.feature.shape[3], self.values.shape[2]
         shape = n_members, n_actions, self.settings.trees, size
         self.require_scaling()
         self.require("feature", shape, 0, max(1, n_numbers) - 1)

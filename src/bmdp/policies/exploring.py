@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
-from bmdp.checks import require_count, require_from_0, require_share
+from bmdp.checks import require_from_0, require_share
 from bmdp.errors import ConfigError
 from bmdp.policies.policy import (
     Decisions,
@@ -73,12 +73,12 @@ class ExploringPolicy(Policy):
     takes_masks = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.decay < np.inf or not 0 <= self.floor <= 1:
+        is_whole = isinstance(self.hold, int | np.integer) and 1 <= self.hold <= LARGEST
+        if not 0 <= self.decay < np.inf or not 0 <= self.floor <= 1 or not is_whole:
             raise ConfigError(
-                "decay must be finite, from 0 on, and floor from 0 to 1; "
-                f"got {self.decay} and {self.floor}."
+                "decay must be from 0 on, floor from 0 to 1 and hold from 1 on, all finite; "
+                f"got {self.decay}, {self.floor} and {self.hold}."
             )
-        require_count("hold", self.hold, 1, LARGEST)
         require_share("move", self.move)
         if self.length is not None:
             require_from_0("length", self.length)
