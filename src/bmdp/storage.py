@@ -460,6 +460,38 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"{path} is not JSON: {one_line(error)}.") from error
 
 
+def sealed(content: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Returns what a JSON file is to say, with its format, the version and a checksum.
+
+    >>> list(sealed({"seconds": 1.5}, 1))
+    ['format', 'bmdp', 'checksum', 'seconds']
+    """
+    from bmdp import __version__
+
+    said = json.loads(json.dumps(content))
+    return {"format": number, "bmdp": __version__, "checksum": _json_checksum(said), **said}
+
+
+def read_sealed(path: Path, number: int) -> dict[str, Any]:
+    """Returns what was `sealed` and written to a JSON file.
+
+    Raises:
+        StoreError: if it cannot be read, is of a newer format, or is not what was written.
+    """
+    found = _read_json(path)
+    said = {name: item for name, item in found.items() if name not in ("format", "bmdp", "checksum")}
+    mark = found.get("format")
+    if type(mark) is int and mark > number:
+        raise StoreError(f"{path} is of format {mark}, newer than {number}: upgrade bmdp.")
+    if mark != number or found.get("checksum") != _json_checksum(said):
+        raise StoreError(f"{path} is damaged: it is not what was written.")
+    return said
+
+
+def _json_checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def npz_arrays(path: Path, chosen: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Returns the names of all arrays of an npz file, and those of the chosen ones that are there.
 

@@ -455,11 +455,10 @@ def _edit_text(place, rng):
         return said
     content = json.loads("\n".join(lines))
     said = _edit_plain(content, rng)
-    if isinstance(content, dict) and isinstance(content.get("numbers"), dict):  # of a shelf
-        content["sha256"] = sha256(json.dumps(content["numbers"]).encode()).hexdigest()
-    if isinstance(content, dict) and "content" in content:  # of a log in chunks
-        told = json.dumps(content["content"], sort_keys=True).encode()
-        content["checksum"] = sha256(told).hexdigest()
+    if isinstance(content, dict) and "checksum" in content:  # of a log in chunks, or sealed
+        own = {k: v for k, v in content.items() if k not in ("format", "bmdp", "checksum")}
+        told = content.get("content") if place.name == "log.json" else own
+        content["checksum"] = sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
     place.write_text(json.dumps(content))
     return said
 

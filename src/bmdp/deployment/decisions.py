@@ -14,6 +14,7 @@ ends there, *cut*, and the second begins.
 from __future__ import annotations
 
 import json
+import reprlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,10 +28,12 @@ from bmdp.data.formats import extra
 from bmdp.errors import DataError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.limited import exceeds
+from bmdp.storage import one_line
 
 _BYTES = 1 << 22  # that are read at a time
 _ROWS = 50_000  # of Parquet that are read at a time
 _INFINITE = float("inf")
+_MOST_STEPS = 2**53  # whole numbers up to which others can say, too
 _NEEDED = ("episode", "step", "budget", "cost", "ended")
 _KINDS = {
     "episode": "a text",
@@ -119,7 +122,7 @@ class DecisionLog:
         """Lines as objects; empty lines are none, and are empty objects."""
         try:
             rows = json.loads(b"[" + b",".join(line.strip() or b"{}" for line in lines) + b"]")
-        except ValueError:
+        except (ValueError, RecursionError):
             rows = []
         if len(rows) == len(lines) and all(type(row) is dict for row in rows):
             return list(rows)
@@ -127,8 +130,9 @@ class DecisionLog:
         for number, line in enumerate(lines, self._line):
             try:
                 row = json.loads(line.strip() or b"{}")
-            except ValueError as error:
-                raise DataError(f"{self.path}, line {number}, is no JSON: {error}.") from error
+            except (ValueError, RecursionError) as error:
+                said = one_line(error)
+                raise DataError(f"{self.path}, line {number}, is no JSON: {said}.") from error
             if not isinstance(row, dict):
                 raise DataError(f"{self.path}, line {number}, must be a JSON object.")
             found.append(row)
@@ -144,10 +148,12 @@ class DecisionLog:
                     rows = batch.to_pylist()
                     yield self._line, rows
                     self._line += len(rows)
-        except (OSError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise StoreError(f"{self.path} cannot be read as Parquet: {error}.") from error
+        except DataError:
+            raise
+        except Exception as error:  # of what reads it
+            raise StoreError(
+                f"{self.path} cannot be read as Parquet: {one_line(error)[:200]}."
+            ) from error
 
 
 class Kept(NamedTuple):
@@ -318,7 +324,7 @@ def _columns(rows: Rows, first_line: int, name: str) -> Iterator[Any]:
     for number, row in enumerate(rows, first_line):
         if row and not _is_whole(row):
             wrong = next(key for key in _NEEDED if not _fits(key, row.get(key)))
-            told = f"got {row[wrong]!r}" if wrong in row else "it has none"
+            told = f"got {reprlib.repr(row[wrong])}" if wrong in row else "it has none"
             raise DataError(f"{name}, line {number}: {wrong} must be {_KINDS[wrong]}; {told}.")
     return zip(rows, *([row.get(key) for row in rows] for key in _NEEDED), strict=True)
 
@@ -344,5 +350,5 @@ def _fits(key: str, value: Any) -> bool:
         return isinstance(value, bool)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if key == "step":
-        return is_number and isinstance(value, int) and value >= 0
+        return is_number and isinstance(value, int) and 0 <= value < _MOST_STEPS
     return is_number and 0 <= value < _INFINITE

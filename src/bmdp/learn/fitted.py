@@ -10,6 +10,9 @@ import numpy as np
 
 from bmdp.arrays import FloatArray, freeze_columns
 
+FITTED_FORMAT = 1
+"""Of the files that say what a fit handed over."""
+
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
