@@ -411,7 +411,7 @@ def _told(given: Any) -> str:
 
 
 def one_line(said: Any) -> str:
-    """Returns what an error says, on one line.
+    r"""Returns what an error says, on one line.
 
     >>> one_line(ValueError("two\n  lines"))
     'two lines'
@@ -479,7 +479,8 @@ def read_sealed(path: Path, number: int) -> dict[str, Any]:
         StoreError: if it cannot be read, is of a newer format, or is not what was written.
     """
     found = _read_json(path)
-    said = {name: item for name, item in found.items() if name not in ("format", "bmdp", "checksum")}
+    marks = ("format", "bmdp", "checksum")
+    said = {name: item for name, item in found.items() if name not in marks}
     mark = found.get("format")
     if type(mark) is int and mark > number:
         raise StoreError(f"{path} is of format {mark}, newer than {number}: upgrade bmdp.")
@@ -560,9 +561,15 @@ def create_folder(
     whole = {"schema": SCHEMA, **header}
     with written(target, overwrite=False) as new:
         new.mkdir()
-        (new / SPEC).write_text(json.dumps(whole, indent=1) + "\n")
+        (new / SPEC).write_text(header_text(whole))
         fill(new)
     return whole
+
+
+def header_text(header: Header) -> str:
+    """Returns the text of a `spec.json`: what a folder is, and a checksum of that."""
+    said = json.loads(json.dumps(header))
+    return json.dumps({**said, "checksum": _json_checksum(said)}, indent=1) + "\n"
 
 
 def read_header(
@@ -577,7 +584,7 @@ def read_header(
         oldest: schema that is read.
 
     Raises:
-        StoreError: if it is not, or is of a newer schema, or of an older one.
+        StoreError: if it is not, is damaged, or is of a newer schema, or of an older one.
     """
     source = path / SPEC
     if not source.is_file():
@@ -593,6 +600,12 @@ def read_header(
         )
     if schema < oldest:
         raise StoreError(f"{path} was begun by bmdp 0.1.0, which this version does not go on with.")
+    told = header.pop("checksum", None)
+    if told is not None and told != _json_checksum(header):
+        raise StoreError(
+            f"{source} is not what was written: it is damaged. If it was changed on purpose, take "
+            "its checksum out."
+        )
     return dict(header)
 
 

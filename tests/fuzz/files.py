@@ -58,14 +58,18 @@ class _Worker:
     def ask(self, seed, number):
         if self.process is None:
             self._begin()
-        self.pipe.send((seed, number))
-        told = self.pipe.recv() if self._answers(PATIENCE) else None
-        if told is None:
-            hangs = self.process.is_alive()
+        ended = fault = None
+        try:
+            self.pipe.send((seed, number))
+            if self.pipe.poll(PATIENCE):
+                ended, fault = self.pipe.recv()
+            else:
+                fault = "the process hangs"
+        except (EOFError, OSError):
+            self.process.join()
+            fault = f"the process died with {self.process.exitcode}"
+        if ended is None:
             self.close()
-            how = "hangs" if hangs else f"died with {self.code}"
-            told = (None, f"the process {how}")
-        ended, fault = told
         assert fault is None, f"{fault}: case {number} of seed {seed} (fuzz.files.repeat)"
         return ended
 
@@ -75,20 +79,13 @@ class _Worker:
         self.process = context.Process(target=_work, args=(other, self.folder), daemon=True)
         self.process.start()
         other.close()
-        assert self._answers(600.0), "the process of this campaign cannot be started"
-        self.pipe.recv()
-
-    def _answers(self, seconds):
-        try:
-            return self.pipe.poll(seconds) and self.process.is_alive()
-        except (EOFError, OSError):
-            return False
+        self.pipe.recv()  # it is ready
 
     def close(self):
         if self.process is not None:
             self.process.kill()
             self.process.join()
-            self.code, self.process = self.process.exitcode, None
+            self.process = None
             self.pipe.close()
 
 
@@ -146,12 +143,15 @@ def _try(subjects, folder, seed, number, tell=lambda said: None):
 def _ended(subject, place, is_edit, tell):
     from bmdp import BmdpError
 
+    refusal = None
     try:
         value = subject.read(place)
         used = subject.use(value)
     except BmdpError as error:
-        tell(f"{type(error).__name__}: {error}")
-        assert len(str(error).splitlines()) == 1, f"an error of several lines: {error}"
+        refusal = str(error)
+    if refusal is not None:
+        tell(refusal)
+        assert len(refusal.splitlines()) == 1, f"an error of several lines: {refusal}"
         return "refused"
     if subject.sign(value, used) == subject.signed:
         return "equal"
@@ -356,7 +356,7 @@ def _edit_arrays(arrays, rng):
                 flat[at] = flat[rng.integers(flat.size, size=at.size)] + rng.integers(-2, 3)
         array = flat.reshape(array.shape)
     elif how == "cut" and array.ndim:
-        axis, n = rng.integers(array.ndim), array.shape[0]
+        axis = rng.integers(array.ndim)
         array = np.take(array, np.arange(rng.integers(max(1, array.shape[axis]))), axis=int(axis))
     elif how == "shape":
         array = array.reshape(-1) if rng.random() < 0.5 else array[None]
@@ -446,7 +446,7 @@ def _edit_parquet(place, rng):
 def _edit_text(place, rng):
     """Changes a JSON file, or lines of JSON."""
     lines = place.read_text().splitlines()
-    if place.suffix == ".jsonl" or len(lines) > 1 and lines[0].endswith("}"):
+    if place.suffix == ".jsonl":
         at = rng.integers(len(lines))
         content = json.loads(lines[at])
         said = _edit_plain(content, rng)
@@ -456,7 +456,8 @@ def _edit_text(place, rng):
     content = json.loads("\n".join(lines))
     said = _edit_plain(content, rng)
     if isinstance(content, dict) and "checksum" in content:  # of a log in chunks, or sealed
-        own = {k: v for k, v in content.items() if k not in ("format", "bmdp", "checksum")}
+        marks = ("checksum",) if place.name == "spec.json" else ("format", "bmdp", "checksum")
+        own = {name: item for name, item in content.items() if name not in marks}
         told = content.get("content") if place.name == "log.json" else own
         content["checksum"] = sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
     place.write_text(json.dumps(content))
@@ -489,7 +490,7 @@ def _subjects(folder):
         folder.mkdir(parents=True)
         _write_all(folder)
         (folder / "whole").touch()
-    kept = pickle.loads((folder / "seen").read_bytes())  # noqa: S301 (our own, of a moment ago)
+    kept = pickle.loads((folder / "seen").read_bytes())
     policies = [_policy(folder / "policies" / name, seen) for name, seen in kept.items()]
     batches = [_batch(folder / f"batch.{suffix}") for suffix in FORMATS]
     return [
@@ -505,7 +506,10 @@ def _subjects(folder):
 def _policy(path, seen):
     from bmdp import load_policy
 
-    return Subject(f"policy {path.name}", path, load_policy, lambda one: _decided(one, seen), _edit_policy)
+    def use(policy):
+        return _decided(policy, seen)
+
+    return Subject(f"policy {path.name}", path, load_policy, use, _edit_policy)
 
 
 def _decided(policy, states):
@@ -573,18 +577,16 @@ def _foreign(folder):
     def read_log(path):
         return load_log(path).batch
 
-    found = [
-        Subject("log.hdf5", folder / "dsrl.hdf5", read_log, _whole_batch, _edit_hdf5, is_foreign=True),
-        Subject(
-            "log.parquet", folder / "log.parquet", read_log, _whole_batch, _edit_parquet, is_foreign=True
-        ),
-        Subject("logs", folder / "logs", read_log, _whole_batch, is_foreign=True),
+    known = {
+        "dsrl.hdf5": (read_log, _edit_hdf5),
+        "log.parquet": (read_log, _edit_parquet),
+        "logs": (read_log, None),
+        "minari": (TransitionBatch.from_minari, None),
+    }
+    return [
+        Subject(name, folder / name, read, _whole_batch, edit, is_foreign=True)
+        for name, (read, edit) in known.items()
     ]
-    minari = folder / "minari"
-    if minari.exists():
-        read = TransitionBatch.from_minari
-        found.append(Subject("minari", minari, read, _whole_batch, is_foreign=True))
-    return found
 
 
 def _others(folder):
@@ -669,11 +671,12 @@ def _trackers(folder, kept):
     found = []
     for path in sorted((folder / "trackers").iterdir()):
         policy, seen = load_policy(folder / "policies" / path.stem), kept[path.stem]
+        ends = _ends(policy)
 
         def read(place, policy=policy):
             return policy.resume(_json(place))
 
-        def use(tracker, seen=seen, ends=_ends(policy)):
+        def use(tracker, seen=seen, ends=ends):
             n = len(tracker.budgets)
             states = np.resize(seen, (n, *np.shape(seen)[1:]))
             if tracker.state()["has_decided"]:
@@ -740,7 +743,8 @@ def _runs(folder):
         _edit_any("spec.json", RECORDS, "round-000/batch.npz"),
         is_unmarked=_spec_changed(folder / "begun"),
     )
-    records = Subject("records", folder / "run", read_records, repr, _edit_any(RECORDS), damaged=RECORDS, is_foreign=True)
+    how = {"damaged": RECORDS, "is_foreign": True}
+    records = Subject("records", folder / "run", read_records, repr, _edit_any(RECORDS), **how)
     return [fit, whole, begun, records]
 
 
@@ -795,7 +799,8 @@ def _write_all(folder):
     controller.budget(time=0.2)
     (folder / "period.json").write_text(json.dumps(controller.state()))
     lines = [
-        {"episode": f"e{i}", "step": t, "budget": 0.5, "cost": 0.1 * t, "ended": t == 2, "state": [0.0]}
+        {"format": 1, "episode": f"e{i}", "step": t, "budget": 0.5, "state": [0.0], "action": 0}
+        | {"cost": 0.1 * t, "ended": t == 2}
         for i in range(4)
         for t in range(3)
     ]
@@ -871,11 +876,10 @@ def _write_foreign(folder, log):
 
 def _write_runs(folder):
     """A fit of a few rows, and runs of a few iterations, one of which is killed."""
-    from training import Killed, kill_after
-
     from bmdp import TransitionBatch, fit
     from bmdp.learn import BFTQConfig, Iterations, train_from_data
     from bmdp.models import TableModel
+    from training import Killed, kill_after
 
     hurry, zeros = [0, 1] * 50, [0] * 100
     log = TransitionBatch(zeros, hurry, hurry, hurry, zeros, [True] * 100)
@@ -985,7 +989,8 @@ def _policies():
         "reward_low": np.full(4, -np.inf),
     }
     calibrated = CalibratedPolicy(portfolio, Certificate(**promise))
-    certified = LogCertificate(**promise, effective_episodes=np.ones(4), outside_share=np.zeros(4), needed_episodes=np.ones(4), n_refused=1)
+    of_log = ("effective_episodes", "outside_share", "needed_episodes")
+    certified = LogCertificate(**promise, **dict.fromkeys(of_log, np.ones(4)), n_refused=1)
     encoder = Encoder(
         (
             StateColumn("day", "text", ("Fr", "Mo"), has_gaps=True),
@@ -997,13 +1002,9 @@ def _policies():
     )
     rows = [{"day": "Mo", "age": 3.0}, {"day": None, "age": None}]
     inner = HullPolicy(learned["linear"], grid)
-    limited = LearnedQ(
-        regressors.fitted(kinds["linear"], regressors.problem_of(rng.random((20, 3)), rng.integers(2, size=20), n_actions=2)).select([0]),
-        np.ones(3, np.bool_),
-        np.ones(2, np.bool_),
-        1.0,
-        1.0,
-    )
+    drawn = regressors.problem_of(rng.random((20, 3)), rng.integers(2, size=20), n_actions=2)
+    q = regressors.fitted(kinds["linear"], drawn).select([0])
+    limited = LearnedQ(q, np.ones(3, np.bool_), np.ones(2, np.bool_), 1.0, 1.0)
     allocation = allocate_budgets(branches().model).policy()
     others = {
         "hull table": (hull, states),
@@ -1026,4 +1027,3 @@ def _policies():
         "allocation": (allocation, np.zeros(3, np.int64)),
     }
     return found | others
-

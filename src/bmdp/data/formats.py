@@ -506,9 +506,10 @@ def _existing(path: AnyPath) -> Path:
 @contextmanager
 def _parquet(source: Path) -> Iterator[Any]:
     parquet = extra("pyarrow.parquet")
-    with _reading(source, "a Parquet file"), parquet.ParquetFile(
-        source, page_checksum_verification=True
-    ) as file:
+    with (
+        _reading(source, "a Parquet file"),
+        parquet.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
         yield file
 
 
@@ -542,7 +543,7 @@ def _require_written(name: str, dataset: Any) -> None:
     else:
         n_bytes = dataset.id.get_num_chunks() * math.prod(dataset.chunks) * dataset.dtype.itemsize
     if n_bytes < dataset.nbytes:
-        raise StoreError(f"{name} is not whole: {dataset.nbytes:,} bytes, of which {n_bytes:,} are.")
+        raise StoreError(f"{name} must have {dataset.nbytes:,} bytes; {n_bytes:,} are in the file.")
 
 
 def _npz(source: Path, chosen: Sequence[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:

@@ -3,8 +3,8 @@
 A line is a JSON object with `episode` (a text), `step` (from 0 on), `budget` (asked; another value
 later in an episode means that the dial was moved), `action`, `cost` (paid for it), `ended`
 (whether the episode did), and `state`, the numbers at which it was decided. `status` may say that a
-budget cannot be kept: INFEASIBLE, or 0. Lines of episodes that go on at the same time are mixed. A
-Parquet file has the same as columns.
+budget cannot be kept: INFEASIBLE, or 0. `format` is 1, or not there. Lines of episodes that go on
+at the same time are mixed. A Parquet file has the same as columns.
 
 A *promise* is what a log is judged by: from a decision on, costs will be at most the budget that
 was asked there, on average. An episode is one promise. Where its dial is moved it is two: the first
@@ -34,6 +34,9 @@ _BYTES = 1 << 22  # that are read at a time
 _ROWS = 50_000  # of Parquet that are read at a time
 _INFINITE = float("inf")
 _MOST_STEPS = 2**53  # whole numbers up to which others can say, too
+LINE_FORMAT = 1
+"""Of the lines that a service writes; a line that does not say its format is of this one."""
+
 _NEEDED = ("episode", "step", "budget", "cost", "ended")
 _KINDS = {
     "episode": "a text",
@@ -322,7 +325,15 @@ def _columns(rows: Rows, first_line: int, name: str) -> Iterator[Any]:
         DataError: naming the first line that lacks something.
     """
     for number, row in enumerate(rows, first_line):
-        if row and not _is_whole(row):
+        if not row:
+            continue
+        mark = row.get("format")
+        if mark is not None and mark != LINE_FORMAT:
+            raise DataError(
+                f"{name}, line {number}, is of format {reprlib.repr(mark)}, not {LINE_FORMAT}: "
+                "upgrade bmdp to read it."
+            )
+        if not _is_whole(row):
             wrong = next(key for key in _NEEDED if not _fits(key, row.get(key)))
             told = f"got {reprlib.repr(row[wrong])}" if wrong in row else "it has none"
             raise DataError(f"{name}, line {number}: {wrong} must be {_KINDS[wrong]}; {told}.")

@@ -166,8 +166,11 @@ class FiniteBMDP:
         Raises:
             StoreError: if the file exists, unless `overwrite`, or cannot be written.
         """
+        from bmdp import __version__
+
         arrays: dict[str, Any] = {
             "format": np.array(_FORMAT),
+            "bmdp": np.array(__version__),
             "probability": self.transition.data,
             "next_state": self.transition.indices.astype(np.int64),
             "row_start": self.transition.indptr.astype(np.int64),
@@ -196,7 +199,7 @@ class FiniteBMDP:
                 own = mark.startswith(_FORMAT.split("/")[0])
                 hint = ": upgrade bmdp to read it." if own else "."
                 raise StoreError(f"{path} has format {one_line(mark)}, not {_FORMAT}{hint}")
-            if set(names) != set(_STORED):
+            if set(names) - {"bmdp"} != set(_STORED):
                 raise ValueError("its arrays are not those of a model")
             reward = found["reward"]
             shape = (reward.size, len(reward))
@@ -236,6 +239,9 @@ def _stored_rows(rows: tuple[Any, Any, Any], shape: tuple[int, int]) -> sparse.c
         raise ValueError("next_state and row_start are no whole numbers")
     if probability.dtype.kind != "f" or probability.shape != next_state.shape:
         raise ValueError("probability does not match next_state")
-    matrix = sparse.csr_array(rows, shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
+    begins = (row_start.shape, next_state.ndim) == ((shape[0] + 1,), 1) and row_start[0] == 0
+    if not begins or (np.diff(row_start) < 0).any() or row_start[-1] != len(next_state):
+        raise ValueError("row_start does not rise from 0 to the number of entries")
+    if ((next_state < 0) | (next_state >= shape[1])).any():
+        raise ValueError("next_state is no state")
+    return sparse.csr_array(rows, shape=shape)

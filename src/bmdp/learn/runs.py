@@ -342,7 +342,7 @@ class FitKeeper:
         """Keeps what was fitted at a step."""
         whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         marks = {"n_done": str(n_done), "change": "" if change is None else change.hex()}
-        marks["sha256"] = self._hash(whole, marks)
+        marks |= {"sha256": self._hash(whole, marks), "bmdp": bmdp.__version__}
         with written(self.path / f"step-{step:04d}.safetensors") as new:
             save_file(whole, new, metadata=marks)
 

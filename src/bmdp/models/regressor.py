@@ -298,7 +298,8 @@ class QModel(nn.Module):
         if not good.all():
             place = torch.nonzero(~good)[0].tolist()
             rule = f"from {least:g} to {most:g}" if least > -np.inf or most < np.inf else "finite"
-            raise StoreError(f"{told} must be {rule}; got {float(tensor[tuple(place)]):g} at {place}.")
+            found = float(tensor[tuple(place)])
+            raise StoreError(f"{told} must be {rule}; got {found:g} at {place}.")
 
     def require_scaling(self) -> None:
         """Checks `centre` and `scale` of states, `[D]` each.
@@ -342,7 +343,8 @@ def _checked_sizes(sizes: Sizes, room: int) -> Sizes:
     for name, fewest in least.items():
         found = getattr(sizes, name)
         if not fewest <= found <= max(room, 1):
-            raise StoreError(f"{name} must be from {fewest} to the size of its arrays; got {found}.")
+            rule = f"from {fewest} to the size of its arrays"
+            raise StoreError(f"{name} must be {rule}; got {found}.")
     if not sizes.heads or not np.isfinite(sizes.heads).all():
         raise StoreError("heads must be finite numbers, and at least one.")
     return sizes
