@@ -520,14 +520,15 @@ def read_records(path: Path) -> list[Row]:
 
 def _is_record(record: Any) -> bool:
     """Whether something is a record: it has a kind, and numbers where its kind has them."""
-    if not isinstance(record, dict) or record.get("kind") not in _NEEDED:
+    kind = record.get("kind") if isinstance(record, dict) else None
+    if not isinstance(kind, str) or kind not in _NEEDED:
         return False
     counts = {name: record[name] for name in _COUNTS if record.get(name) is not None}
-    if not counts.keys() >= _NEEDED[record["kind"]]:
+    if not counts.keys() >= _NEEDED[kind]:
         return False
     if not all(type(count) is int and count >= _COUNTS[name] for name, count in counts.items()):
         return False
-    is_list = record["kind"] == "prediction"
+    is_list = kind == "prediction"
     told = [record[name] for name in (*_LISTS, *(() if is_list else _MEANS)) if name in record]
     if not is_list:
         return all(value is None or type(value) in (int, float) for value in told)
