@@ -298,13 +298,13 @@ def _made(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     parts = {n: _made(v, arrays) for n, v in value.items() if n not in (_KIND, _MODULE)}
     make = _RESTORERS.get(kind) or _KINDS[kind]
     try:
-        _require_types(kind, make, parts)
+        require_types(kind, make, parts)
         return make(**parts)
     except Exception as error:  # of its own checks, whatever they raise
         raise StoreError(f"a stored {kind} does not make sense: {one_line(error)}") from error
 
 
-def _require_types(kind: str, make: Callable[..., Any], parts: Mapping[str, Any]) -> None:
+def require_types(kind: str, make: Callable[..., Any], parts: Mapping[str, Any]) -> None:
     """Checks that parts are of the types that a class, or a function, says they are.
 
     Raises:
