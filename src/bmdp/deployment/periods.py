@@ -244,7 +244,7 @@ class PeriodBudget:
             controller._sums = _Sums(**state["sums"])
             controller._sums.check()
             budgets = state["in_flight"]
-            if number != _FORMAT or not isinstance(budgets, list):
+            if type(number) is not int or number != _FORMAT or not isinstance(budgets, list):
                 raise ValueError("its format or its budgets in flight are wrong")
             if not all(_is_amount(asked) for asked in budgets):
                 raise ValueError("budgets in flight must be numbers from 0 on")
