@@ -527,7 +527,7 @@ def arrays_hash(arrays: dict[str, NDArray[Any]], mark: str = "") -> str:
         array = arrays[name]
         found.update(f"{name} {array.dtype.str} {array.shape}".encode())
         if array.size:  # without a copy of it
-            found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 

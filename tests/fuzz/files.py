@@ -24,7 +24,7 @@ import resource
 import shutil
 import sys
 import time
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -464,6 +464,29 @@ def _edit_text(place, rng):
     return said
 
 
+def _edit_kept(place, rng):
+    """Changes what a learner that was killed is to go on from."""
+    from safetensors.torch import load_file, safe_open, save_file
+    from torch import from_numpy
+
+    from bmdp.learn.runs import FitKeeper
+
+    with safe_open(place, "pt") as file:
+        marks = file.metadata()
+    arrays = {name: tensor.numpy() for name, tensor in load_file(place).items()}
+    if rng.random() < 0.3:
+        name = ("n_done", "change")[rng.integers(2)]
+        strange = ("", "0", "-1", "2", "9", "99999999999", "x", "nan", "0x1p9999", "-0x1p0")
+        marks[name] = strange[rng.integers(len(strange))]
+        said = name
+    else:
+        said = _edit_arrays(arrays, rng)
+    tensors = {name: from_numpy(np.array(array)) for name, array in arrays.items()}
+    marks["sha256"] = FitKeeper(place)._hash(tensors, marks)
+    save_file(tensors, place, metadata=marks)
+    return said
+
+
 def _edit_any(*patterns):
     """Changes one of the files of a folder."""
 
@@ -472,7 +495,8 @@ def _edit_any(*patterns):
         path = files[rng.integers(len(files))]
         if path.name == "policy.json":
             return f"{path.parent.name}: {_edit_policy(path.parent, rng)}"
-        change = _edit_npz if path.suffix == ".npz" else _edit_text
+        edits = {".npz": _edit_npz, ".safetensors": _edit_kept}
+        change = edits.get(path.suffix, _edit_text)
         return f"{path.name}: {change(path, rng)}"
 
     return edit
@@ -698,18 +722,15 @@ def _runs(folder):
     from bmdp.learn.runs import RECORDS, RunFolder, last_line, share_done
 
     def read_fit(place):
-        run = RunFolder(place)
-        return read_fitted(run), load_policy(place), run.header
+        return read_fitted(RunFolder(place)), load_policy(place)
 
     def use_fit(found):
-        fitted, policy, _ = found
+        fitted, policy = found
         return str(fitted), _decided(policy, FIT_STATES)
 
     def read_run(place):
-        run = RunFolder(place)
-        records = run.records()
-        told = [last_line(record) for record in records], share_done(place), run.prediction()
-        return resume(place), records, told, run.header
+        read_records(place)
+        return resume(place)
 
     def read_records(place):
         run = RunFolder(place)
@@ -717,7 +738,7 @@ def _runs(folder):
         return [last_line(record) for record in records], share_done(place), run.prediction()
 
     def use_run(found):
-        return _decided(found[0], RUN_STATES)
+        return _decided(found, RUN_STATES)
 
     fit = Subject(
         "fit",
@@ -725,7 +746,6 @@ def _runs(folder):
         read_fit,
         use_fit,
         _edit_any("fitted.json", "spec.json", "policy/policy.json"),
-        is_unmarked=_spec_changed(folder / "fit"),
     )
     whole = Subject(
         "run",
@@ -733,35 +753,24 @@ def _runs(folder):
         read_run,
         use_run,
         _edit_any("spec.json", RECORDS, "policy/policy.json"),
-        is_unmarked=_spec_changed(folder / "run"),
     )
-    begun = Subject(
-        "killed run",
-        folder / "begun",
-        read_run,
-        use_run,
-        _edit_any("spec.json", RECORDS, "round-000/batch.npz"),
-        is_unmarked=_spec_changed(folder / "begun"),
-    )
+    killed = [
+        Subject(
+            f"killed {name}",
+            folder / name,
+            read_run,
+            use_run,
+            _edit_any("spec.json", RECORDS, "round-000/batch.npz", "round-000/fit/*"),
+        )
+        for name in KILLED
+    ]
     how = {"damaged": RECORDS, "is_foreign": True}
     records = Subject("records", folder / "run", read_records, repr, _edit_any(RECORDS), **how)
-    return [fit, whole, begun, records]
+    return [fit, whole, *killed, records]
 
 
+KILLED = ("tables", "steps", "networks")
 FIT_STATES, RUN_STATES = np.zeros((4, 1)), np.zeros((4, 2))
-
-
-def _spec_changed(own):
-    """Whether the copy of a run lacks what a file without a checksum says: spec.json, records."""
-
-    def changed(place):
-        return any(
-            not (place / name).exists() or (place / name).read_bytes() != (own / name).read_bytes()
-            for name in ("spec.json", "records.jsonl")
-            if (own / name).exists()
-        )
-
-    return changed
 
 
 def _write_all(folder):
@@ -877,8 +886,8 @@ def _write_foreign(folder, log):
 def _write_runs(folder):
     """A fit of a few rows, and runs of a few iterations, one of which is killed."""
     from bmdp import TransitionBatch, fit
-    from bmdp.learn import BFTQConfig, Iterations, train_from_data
-    from bmdp.models import TableModel
+    from bmdp.learn import Backward, BFTQConfig, Iterations, train_from_data
+    from bmdp.models import FrontierNet, Regression, TableModel
     from training import Killed, kill_after
 
     hurry, zeros = [0, 1] * 50, [0] * 100
@@ -891,8 +900,15 @@ def _write_runs(folder):
     states = {"state": np.round(columns["state"]), "next_state": np.round(columns["next_state"])}
     few = TransitionBatch(**{**columns, **states}, n_actions=3)
     train_from_data(few, learner, folder / "run", seed=0)
-    with contextlib.suppress(Killed):
-        train_from_data(few, learner, folder / "begun", seed=0, on_record=kill_after(2))
+    network = FrontierNet((4,), regression=Regression(steps=2))
+    learners = (
+        learner,
+        replace(learner, schedule=Backward()),
+        replace(learner, model=network),
+    )
+    for name, own in zip(KILLED, learners, strict=True):
+        with contextlib.suppress(Killed):
+            train_from_data(few, own, folder / name, seed=0, on_record=kill_after(3))
 
 
 def _policies():

@@ -46,7 +46,7 @@ FORMAT = "bmdp.StoredLog/1"
 _CHUNK_BYTES = 32 << 20  # at most, if rows are wide
 _HEADER, _ROWS, _BUCKETS, _LOCK = "log.json", "rows.bin", "buckets", "lock"
 _FLOATS, _FLAGS, _COUNTS = ("<f4", "<f8"), ("|b1",), ("<i8",)
-_KINDS_OF = {"state": _FLOATS, "next_state": _FLOATS}
+_KINDS_OF: dict[str, tuple[str, ...]] = {"state": _FLOATS, "next_state": _FLOATS}
 _KINDS_OF |= dict.fromkeys(("terminal", "truncated", *MASKS), _FLAGS)
 _KINDS_OF |= dict.fromkeys(("action", "episode", "step"), _COUNTS)
 _BEGUN = {_ROWS, _BUCKETS, _LOCK, f"{_LOCK}.holder"}  # of a log that was not written to its end
@@ -254,7 +254,7 @@ def _restored(content: Any) -> dict[str, Any]:
     """
     names = content["state_names"]
     kinds = tuple((name, kind, tuple(shape)) for name, kind, shape in content["_columns"])
-    found = content | {
+    found: dict[str, Any] = content | {
         "state_names": None if names is None else tuple(names),
         "largest": tuple(content["largest"]),
         "counts": np.array(content["counts"], np.int64),

@@ -332,7 +332,7 @@ class FitKeeper:
         n_done, last, found = 0, None, {}
         for file in self._files():
             number, change, tensors = self._read(file, arrays=True)
-            found[int(file.stem.removeprefix("step-"))] = tensors
+            found[self._step(file)] = tensors
             n_done, last = max((n_done, last), (number, change), key=lambda both: both[0])
         return n_done, last, dict(sorted(found.items(), reverse=True))
 
@@ -350,6 +350,13 @@ class FitKeeper:
         """Deletes all of it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def _step(self, file: Path) -> int:
+        """Number of the step of a file."""
+        number = file.stem.removeprefix("step-")
+        if not number.isdecimal():
+            raise self._damaged(file)
+        return int(number)
+
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("step-*.safetensors"))
 
@@ -359,12 +366,13 @@ class FitKeeper:
                 marks = opened.metadata() or {}
                 names = opened.keys() if arrays else ()
                 found = {name: opened.get_tensor(name) for name in names}
-            n_done, change = int(marks["n_done"]), marks["change"]
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            n_done, told = int(marks["n_done"]), marks["change"]
+            change = float.fromhex(told) if told else None
+        except (OSError, SafetensorError, KeyError, ValueError, OverflowError) as error:
             raise self._damaged(file) from error
-        if arrays and self._hash(found, marks) != marks.get("sha256"):
+        if n_done < 1 or (arrays and self._hash(found, marks) != marks.get("sha256")):
             raise self._damaged(file)
-        return n_done, float.fromhex(change) if change else None, found
+        return n_done, change, found
 
     def _hash(self, tensors: dict[str, Tensor], marks: dict[str, str]) -> str:
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -358,14 +358,35 @@ class NetworkQ(QModel):
         return found
 
     def set_step(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Goes on from there."""
+        """Goes on from there.
+
+        Raises:
+            StoreError: if it is of other networks.
+        """
+        stack = self.stacks[step]
+        own = {k.removeprefix("stack."): v for k, v in tensors.items() if k.startswith("stack.")}
+        needed = {name: tensor.shape for name, tensor in stack.state_dict().items()}
+        wanted = {f"stack.{name}": shape for name, shape in needed.items()}
+        if len(tensors) > len(own):  # Adam has moments of all parameters, or of none yet
+            for i, parameter in enumerate(stack.parameters()):
+                shapes = {"step": torch.Size(()), "exp_avg": parameter.shape}
+                shapes["exp_avg_sq"] = parameter.shape
+                wanted |= {f"moments.{i}.{name}": shape for name, shape in shapes.items()}
+        shapes_of = {name: tensor.shape for name, tensor in tensors.items()}
+        are_floats = all(tensor.dtype == torch.float32 for tensor in tensors.values())
+        is_square_or_count = [n.endswith((".exp_avg_sq", ".step")) for n in tensors]
+        are_right = all(
+            bool(tensor.isfinite().all() and (not from_0 or (tensor >= 0).all()))
+            for tensor, from_0 in zip(tensors.values(), is_square_or_count, strict=True)
+        )
+        if shapes_of != wanted or not are_floats or not are_right:
+            raise StoreError("NetworkQ: what was kept is of other networks.")
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             if key.startswith("moments."):
-                _, i, name = key.split(".")
-                state.setdefault(int(i), {})[name] = value
-        own = {k.removeprefix("stack."): v for k, v in tensors.items() if k.startswith("stack.")}
-        self.stacks[step].load_state_dict(own)
+                _, i_of, name = key.split(".")
+                state.setdefault(int(i_of), {})[name] = value
+        stack.load_state_dict(own)
         self._optimiser = self._new_optimiser(step)
         self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": state})
         self._fitted = step

@@ -227,10 +227,19 @@ class QModel(nn.Module):
         return {n: t[:, step] for n, t in self.state_dict().items() if self._has_steps(n)}
 
     def set_step(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Sets what `step_tensors` returned."""
-        state = self.state_dict()
-        for name, tensor in tensors.items():
-            state[name][:, step] = tensor.to(state[name].device)
+        """Sets what `step_tensors` returned.
+
+        Raises:
+            StoreError: if it is of another model.
+        """
+        own, state = self.step_tensors(step), self.state_dict()
+        for name in own.keys() | tensors.keys():
+            kinds = [
+                (t.shape, t.dtype) for t in (own.get(name), tensors.get(name)) if t is not None
+            ]
+            if len(kinds) < 2 or kinds[0] != kinds[1]:
+                raise StoreError(f"{type(self).__name__}: {name} is not that of the model.")
+            state[name][:, step] = tensors[name].to(state[name].device)
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Sets all buffers and parameters, and checks them; see `set_tensors`.
