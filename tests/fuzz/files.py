@@ -531,6 +531,8 @@ def _policy(path, seen):
     from bmdp import load_policy
 
     def use(policy):
+        if type(policy).__name__ == "ReplanningDriver":  # whose plans take longer than a case may
+            return policy.price, policy.width, repr(policy.task)
         return _decided(policy, seen)
 
     return Subject(f"policy {path.name}", path, load_policy, use, _edit_policy)
@@ -917,6 +919,7 @@ def _policies():
     import regressors
     from bmdp.data import ActionBins, EncodedPolicy, Encoder, StateColumn
     from bmdp.envs import ScriptedPolicy
+    from bmdp.envs.two_way import ReplanningDriver
     from bmdp.exact import allocate_budgets
     from bmdp.exact.textbook import branches
     from bmdp.models import LearnedQ, Support
@@ -1041,5 +1044,6 @@ def _policies():
         "coin": (Portfolio.coin(portfolio, steps, 0.2, 1.0), states),
         "mixed": (Portfolio.coin(inner, found["q forest"][0], 0.2, 1.0), seen),
         "allocation": (allocation, np.zeros(3, np.int64)),
+        "driver": (ReplanningDriver(7.5, width=1), states),
     }
     return found | others
