@@ -177,7 +177,8 @@ def _is_lazy(frame: Any) -> bool:
 
 def _arrow_columns(source: str | Path, table: Any) -> LogTable:
     """The columns of a table of pyarrow."""
-    names = _different(str(source), table.schema.names)
+    with _reading(Path(source), "a table with names that are text"):
+        names = _different(str(source), table.schema.names)
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         return [_of_arrow(name, table.column(name)) for name in chosen]
@@ -228,7 +229,7 @@ def parquet_table(path: AnyPath) -> LogTable:
     source = _existing(path)
     with _parquet(source) as file:
         schema = file.schema_arrow
-    names = _different(str(source), schema.names)
+        names = _different(str(source), schema.names)
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         with _parquet(source) as file:
@@ -254,7 +255,7 @@ def _parquet_folder(folder: Path) -> LogTable:
     for file in files:
         with _parquet(file) as opened:
             schemas[file] = opened.schema_arrow
-        _different(str(file), schemas[file].names)
+            _different(str(file), schemas[file].names)
     keys = _partition_keys(folder, files)
     names = tuple(dict.fromkeys(name for schema in schemas.values() for name in schema.names))
     partitions = tuple(name for name in keys[0] if name not in names)
@@ -597,5 +598,8 @@ def _of_arrow(name: str, column: Any) -> NDArray[Any]:
         require_rows(name, "be lists of one length", (per_row != first).any(axis=1))
         column = column.flatten()
         shape.append(int(first))
-    flat: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    try:
+        flat: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    except (UnicodeDecodeError, extra("pyarrow").ArrowException) as error:
+        raise DataError(f"{name} cannot be read: {one_line(error)[:200]}.") from error
     return flat.reshape(shape)
