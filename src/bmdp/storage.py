@@ -14,21 +14,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import reprlib
 import shutil
 import socket
+import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from bmdp.errors import BmdpError, StoreError
+from bmdp.errors import StoreError
 
 T = TypeVar("T")
 AnyPath = str | os.PathLike[str]
@@ -87,19 +93,20 @@ def load_value(folder: AnyPath) -> Any:
         )
     header = _read_json(source / POLICY)
     number = header.get("format")
-    if not isinstance(number, int) or not isinstance(header.get("content"), dict):
+    if type(number) is not int or not isinstance(header.get("content"), dict):
         raise StoreError(f"{source / POLICY} does not describe a policy of this library.")
     if number != FORMAT:
+        hint = " Upgrade bmdp to read it." if number > FORMAT else ""
         raise StoreError(
-            f"{source} is of format {number}, written by bmdp {header.get('bmdp')}; this version "
-            f"reads format {FORMAT}."
+            f"{source} is of format {number}, written by bmdp {one_line(header.get('bmdp'))[:40]}; "
+            f"this version reads format {FORMAT}.{hint}"
         )
     if header.get("checksum") != _checksum(header["content"], source / WEIGHTS):
         raise StoreError(f"{source} is damaged: its files are not those that were written.")
     try:
         arrays = load_file(source / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise StoreError(f"{source / WEIGHTS} cannot be read: {error}.") from error
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{source / WEIGHTS} cannot be read: {one_line(error)}.") from error
     return _made(header["content"], arrays)
 
 
@@ -173,9 +180,11 @@ def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(
             ".new", f".{target.name}.", target.parent, ignore_cleanup_errors=True
         ) as aside:
-            new = Path(aside, "new")
+            new, mode = Path(aside, "new"), _usual_mode(Path(aside))
             yield new
             for part in (*new.rglob("*"), new):
+                if part.is_file() and stat.S_IMODE(part.stat().st_mode) != mode:
+                    part.chmod(mode)  # some libraries make files that nobody else may read
                 to_disk(part)
             _put(new, target, overwrite)
             to_disk(target.parent)
@@ -183,6 +192,13 @@ def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
         raise
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}.") from error
+
+
+def _usual_mode(folder: Path) -> int:
+    """Who may read and write a new file, as the user has it (umask)."""
+    probe = folder / "probe"
+    probe.touch()
+    return stat.S_IMODE(probe.stat().st_mode)
 
 
 def _put(new: Path, target: Path, overwrite: bool) -> None:
@@ -266,23 +282,141 @@ def _made(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if not isinstance(value, dict):
         return value
     if value.keys() == {_ARRAY}:
-        if value[_ARRAY] not in arrays:
-            raise StoreError(f"an array is missing: {value[_ARRAY]}.")
-        return arrays[value[_ARRAY]]
+        name = value[_ARRAY]
+        if not isinstance(name, str) or name not in arrays:
+            raise StoreError(f"an array is missing: {one_line(name)[:100]}.")
+        return arrays[name]
     if value.keys() == {"number"}:
+        if value["number"] not in ("inf", "-inf", "nan"):
+            raise StoreError(f"a number must be inf, -inf or nan; got {_told(value['number'])}.")
         return float(value["number"])
     kind = value.get(_KIND)
     if not isinstance(kind, str) or not is_registered(kind):
         module = value.get(_MODULE)
         hint = f" Import {module}, which registers it, before." if module else ""
-        raise StoreError(f"a stored value of kind {kind!r} is unknown.{hint}")
+        raise StoreError(f"a stored value of kind {_told(kind)} is unknown.{hint}")
     parts = {n: _made(v, arrays) for n, v in value.items() if n not in (_KIND, _MODULE)}
+    make = _RESTORERS.get(kind) or _KINDS[kind]
     try:
-        if kind in _RESTORERS:
-            return _RESTORERS[kind](**parts)
-        return _KINDS[kind](**parts)
-    except (BmdpError, TypeError, ValueError) as error:
-        raise StoreError(f"a stored {kind} does not make sense: {error}") from error
+        require_types(kind, make, parts)
+        return make(**parts)
+    except Exception as error:  # of its own checks, whatever they raise
+        raise StoreError(f"a stored {kind} does not make sense: {one_line(error)}") from error
+
+
+def require_types(kind: str, make: Callable[..., Any], parts: Mapping[str, Any]) -> None:
+    """Checks that parts are of the types that a class, or a function, says they are.
+
+    Raises:
+        StoreError: naming the first that is not.
+    """
+    known = _types_of(make)
+    for name, value in parts.items():
+        hint, default = known.get(name, (Any, MISSING))
+        if not _fits(value, hint) and not (value is None and default is None):
+            raise StoreError(f"{kind}.{name} must be {_words(hint)}; got {_told(value)}.")
+
+
+@cache
+def _types_of(make: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Types and defaults of what makes a value, by name; none of a class inside of a function."""
+    try:
+        hints = get_type_hints(make)
+    except NameError:
+        return {}
+    if not isinstance(make, type):
+        return {name: (hint, MISSING) for name, hint in hints.items()}
+    return {f.name: (hints[f.name], f.default) for f in fields(make)}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; those that are not listed here are not looked at."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin in (tuple, list) or hint in (tuple, list):
+        return isinstance(value, tuple) and _fit(value, inner)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and value.dtype.kind in _array_kinds(inner)
+    if hint in _PLAIN:
+        return _PLAIN[hint][0](value)
+    if not isinstance(hint, type):
+        return callable(value) if origin is Callable else True
+    if getattr(hint, "_is_protocol", False):
+        asked = (name for name in dir(hint) if not name.startswith("_"))
+        return all(hasattr(type(value), n) or n in getattr(value, "__dict__", {}) for n in asked)
+    return isinstance(value, hint)
+
+
+def _fit(values: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
+    """Whether items of a list are of their types."""
+    if not hints:
+        return True
+    if len(hints) == 1 or hints[1] is Ellipsis:
+        return all(_fits(value, hints[0]) for value in values)
+    return len(values) == len(hints) and all(map(_fits, values, hints))
+
+
+def _array_kinds(inner: tuple[Any, ...]) -> str:
+    """Kinds of numbers of an array; whole numbers may stand for others."""
+    told = str(inner[-1])
+    for word, kinds in {"bool": "b", "floating": "fiu", "float": "fiu", "integer": "iu"}.items():
+        if word in told:
+            return kinds
+    return "fiub"
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**64
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or _is_whole(value)
+
+
+_PLAIN: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    int: (_is_whole, "a whole number"),
+    float: (_is_number, "a number"),
+    bool: (lambda value: type(value) is bool, "true or false"),
+    str: (lambda value: type(value) is str, "a text"),
+    NoneType: (lambda value: value is None, "null"),
+}
+
+
+def _words(hint: Any) -> str:
+    """A type in words."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint][1]
+    if origin in (Union, UnionType):
+        return " or ".join(map(_words, inner))
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is tuple:
+        return f"a list of {', '.join(_words(one) for one in inner if one is not Ellipsis)}"
+    if origin is np.ndarray:
+        return {"b": "an array of truth values", "iu": "an array of whole numbers"}.get(
+            _array_kinds(inner), "an array of numbers"
+        )
+    return f"a {hint.__name__}" if isinstance(hint, type) else "what it was"
+
+
+def _told(given: Any) -> str:
+    """A value in a few words, on one line."""
+    return one_line(reprlib.repr(given))
+
+
+def one_line(said: Any) -> str:
+    r"""Returns what an error says, on one line.
+
+    >>> one_line(ValueError("two\n  lines"))
+    'two lines'
+    """
+    return " ".join(str(said).split()) or type(said).__name__
 
 
 def _write(folder: Path, content: Any, arrays: dict[str, NDArray[Any]]) -> None:
@@ -306,15 +440,84 @@ def _checksum(content: Any, weights: Path) -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise StoreError(f"{path} is not JSON: {error}.") from error
+    value = read_json(path)
     if not isinstance(value, dict):
         raise StoreError(f"{path} must hold a JSON object.")
     return value
+
+
+def read_json(path: Path) -> Any:
+    """Returns what a JSON file says.
+
+    Raises:
+        StoreError: if it cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not JSON: {one_line(error)}.") from error
+
+
+def sealed(content: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Returns what a JSON file is to say, with its format, the version and a checksum.
+
+    >>> list(sealed({"seconds": 1.5}, 1))
+    ['format', 'bmdp', 'checksum', 'seconds']
+    """
+    from bmdp import __version__
+
+    said = json.loads(json.dumps(content))
+    return {"format": number, "bmdp": __version__, "checksum": _json_checksum(said), **said}
+
+
+def read_sealed(path: Path, number: int) -> dict[str, Any]:
+    """Returns what was `sealed` and written to a JSON file.
+
+    Raises:
+        StoreError: if it cannot be read, is of a newer format, or is not what was written.
+    """
+    found = _read_json(path)
+    marks = ("format", "bmdp", "checksum")
+    said = {name: item for name, item in found.items() if name not in marks}
+    mark = found.get("format")
+    if type(mark) is int and mark > number:
+        raise StoreError(f"{path} is of format {mark}, newer than {number}: upgrade bmdp.")
+    if mark != number or found.get("checksum") != _json_checksum(said):
+        raise StoreError(f"{path} is damaged: it is not what was written.")
+    return said
+
+
+def _json_checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def npz_arrays(path: Path, chosen: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Returns the names of all arrays of an npz file, and those of the chosen ones that are there.
+
+    All of the file is checked by its checksums first, that of arrays that are not chosen, too.
+
+    Raises:
+        ValueError: if it is no such file, is damaged, or holds pickles.
+        OSError: if it cannot be read.
+    """
+    try:
+        with path.open("rb") as opened:
+            if opened.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
+                raise ValueError("it holds a single array")
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+            names = archive.namelist()
+        if damaged is not None or len(set(names)) < len(names):
+            raise ValueError(f"{damaged or 'a name that is there twice'} is damaged")
+        with np.load(path, allow_pickle=False) as file:
+            own = tuple(file.files)
+            return own, {name: np.array(file[name]) for name in chosen if name in own}
+    except OSError:
+        raise
+    except Exception as error:  # there is much that a reader of archives may raise
+        raise ValueError(one_line(error)) from error
 
 
 def arrays_hash(arrays: dict[str, NDArray[Any]], mark: str = "") -> str:
@@ -323,7 +526,8 @@ def arrays_hash(arrays: dict[str, NDArray[Any]], mark: str = "") -> str:
     for name in sorted(arrays):
         array = arrays[name]
         found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
+        if array.size:  # without a copy of it
+            found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
@@ -357,9 +561,15 @@ def create_folder(
     whole = {"schema": SCHEMA, **header}
     with written(target, overwrite=False) as new:
         new.mkdir()
-        (new / SPEC).write_text(json.dumps(whole, indent=1) + "\n")
+        (new / SPEC).write_text(header_text(whole))
         fill(new)
     return whole
+
+
+def header_text(header: Header) -> str:
+    """Returns the text of a `spec.json`: what a folder is, and a checksum of that."""
+    said = json.loads(json.dumps(header))
+    return json.dumps({**said, "checksum": _json_checksum(said)}, indent=1) + "\n"
 
 
 def read_header(
@@ -374,17 +584,14 @@ def read_header(
         oldest: schema that is read.
 
     Raises:
-        StoreError: if it is not, or is of a newer schema, or of an older one.
+        StoreError: if it is not, is damaged, or is of a newer schema, or of an older one.
     """
     source = path / SPEC
     if not source.is_file():
         raise StoreError(f"{path} is no {what}: there is no {SPEC} in it.")
-    try:
-        header = json.loads(source.read_text())
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{source} is not JSON: {error}.") from error
+    header = read_json(source)
     schema = header.get("schema") if isinstance(header, dict) else None
-    if not isinstance(schema, int) or not is_one(header):
+    if type(schema) is not int or not is_one(header):
         article = "an" if what[0] in "aeiou" else "a"
         raise StoreError(f"{source} is not of {article} {what}.")
     if schema > SCHEMA:
@@ -393,6 +600,12 @@ def read_header(
         )
     if schema < oldest:
         raise StoreError(f"{path} was begun by bmdp 0.1.0, which this version does not go on with.")
+    told = header.pop("checksum", None)
+    if told is not None and told != _json_checksum(header):
+        raise StoreError(
+            f"{source} is not what was written: it is damaged. If it was changed on purpose, take "
+            "its checksum out."
+        )
     return dict(header)
 
 

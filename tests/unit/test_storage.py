@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import bmdp
 from bmdp import BmdpError, StoreError, storage
@@ -50,8 +51,10 @@ from bmdp.storage import (
     load_value,
     locked,
     read_header,
+    read_sealed,
     replace_folder,
     save_value,
+    sealed,
     storable,
     written,
 )
@@ -279,6 +282,120 @@ def test_settings_that_make_no_sense_are_refused(folder, content, message):
         bmdp.load_policy(folder)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"floor": "a"}, r"ExploringPolicy\.floor must be a number; got 'a'"),
+        ({"floor": True}, r"ExploringPolicy\.floor must be a number; got True"),
+        ({"floor": None}, r"ExploringPolicy\.floor must be a number; got None"),
+        ({"hold": 1.5}, r"ExploringPolicy\.hold must be a whole number; got 1\.5"),
+        ({"hold": 10**30}, r"ExploringPolicy\.hold must be a whole number"),
+        ({"at_top": 1}, r"ExploringPolicy\.at_top must be true or false; got 1"),
+        ({"length": []}, r"ExploringPolicy\.length must be a number or null; got \(\)"),
+        ({"greedy": 3}, r"ExploringPolicy\.greedy must be a SteppedPolicy; got 3"),
+        ({"explorer": {"number": "nan"}}, r"ExploringPolicy\.explorer must be a OneStepPolicy"),
+        ({"floor": {"number": "7"}}, r"a number must be inf, -inf or nan; got '7'"),
+        ({"greedy": {"array": ["q"]}}, r"an array is missing"),
+        ({"greedy": {"kind": ["q"]}}, r"kind \['q'\] is unknown"),
+    ],
+)
+def test_parts_of_another_type_are_refused_in_one_line(folder, content, message):
+    change(folder, content)
+    with pytest.raises(StoreError, match=message) as error:
+        bmdp.load_policy(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_types_of_all_that_is_stored_are_known():
+    for policy in POLICIES:
+        for field in fields(policy) if is_dataclass(policy) else ():
+            hint, _ = storage._types_of(type(policy))[field.name]
+            assert storage._words(hint) != "what it was" or field.name == "q_function"
+
+
+def test_a_file_that_is_too_deep_is_refused(folder):
+    (folder / "policy.json").write_text("[" * 100_000)
+    with pytest.raises(StoreError, match=r"policy.json is not JSON"):
+        bmdp.load_policy(folder)
+
+
+def changed_arrays(folder, change_arrays):
+    """Changes the arrays of a file, in a way that its checksum agrees with."""
+    arrays = load_file(folder / "weights.safetensors")
+    change_arrays(arrays)
+    save_file(arrays, folder / "weights.safetensors")
+    change(folder)
+
+
+ALLOCATION = allocate_budgets(branches().model).policy()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("next_state", lambda a: a + 10**6, "next_state must be from 0 to"),
+        ("next_state", lambda a: -1 - a, "next_state must be from 0 to"),
+        ("row_start", lambda a: a[::-1].copy(), "row_start must rise from 0"),
+        ("row_start", lambda a: a + 1, "row_start must rise from 0"),
+        ("row_start", lambda a: a[:-1].copy(), "row_start must have shape"),
+        ("first", lambda a: a * 100, "first must rise from 0"),
+        ("first", lambda a: a * 0, "first must rise from 0"),
+        ("stage_start", lambda a: a + 7, "stage_start must rise from 0"),
+        ("vertex_cost", lambda a: a * 0, "vertex_cost must rise strictly at each state"),
+        ("vertex_cost", lambda a: a * np.nan, "vertex_cost must be finite"),
+        ("probability", lambda a: -a, "probability must be above 0"),
+        ("reward", lambda a: a[0], "reward must have shape"),
+        ("cost", lambda a: a[:, :1].copy(), "cost must have shape"),
+        ("next_state", lambda a: a * 1.0, "next_state must be an array of whole numbers"),
+    ],
+)
+def test_frontiers_that_lead_out_of_their_arrays_are_refused(tmp_path, name, make, message):
+    ALLOCATION.save(tmp_path / "policy")
+
+    def change_arrays(arrays):
+        arrays[name] = make(arrays[name])
+
+    changed_arrays(tmp_path / "policy", change_arrays)
+    with pytest.raises(StoreError, match=message):
+        bmdp.load_policy(tmp_path / "policy")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StateColumn("day", "colours"), "holds must be one of"),
+        (lambda: StateColumn("day", "text", ("b", "a")), "must be its different texts, sorted"),
+        (lambda: StateColumn("day", "numbers", ("a",)), "must be its different texts, sorted"),
+        (lambda: StateColumn("age", "numbers", fill=np.nan), "fill of 'age' must be finite"),
+        (lambda: Encoder(COLUMNS[:1] * 2), "columns must have different names"),
+        (lambda: Encoder((), actions=("go", "go")), "actions must have different names"),
+        (lambda: replace(BINS, cells=(1, 0)), "cells must rise from 0 to 1"),
+        (lambda: replace(BINS, cells=(0, 2)), "cells must rise from 0 to 1"),
+        (lambda: replace(BINS, edges=((1.0, 1.0),)), "edges must be finite and rise"),
+        (lambda: replace(BINS, edges=((np.nan,),)), "edges must be finite and rise"),
+        (lambda: replace(BINS, values=((0.1,),)), "values must be 1 numbers for each of 2"),
+        (lambda: replace(BINS, names=()), "cells must rise"),
+        (lambda: replace(HULL, step=2), r"step must be a whole number from 0 to 0; got 2"),
+        (lambda: replace(STEPS, step=-1), r"step must be a whole number from 0 to 4; got -1"),
+        (lambda: replace(DIAL, prices=[1.0, 0.0]), r"prices must be as many as heads .*, 3; got 2"),
+        (lambda: replace(HULL.rule, cost_cap=np.nan), "cost_cap must be finite, or None"),
+        (lambda: PricedPolicy(table(n_heads=1), np.nan), "price must be from 0 on; got nan"),
+        (lambda: PricedPolicy(table(n_heads=1), 1.0, 2.0, 1.0), "must be two rising numbers"),
+        (lambda: ScriptedPolicy("corridors/safe", 1.0, 0.0), "must be two rising numbers"),
+        (lambda: replace(CERTIFICATE, confidence=1.5), "confidence must be above 0 and below 1"),
+        (lambda: replace(CERTIFICATE, gamma=2.0), "gamma must be from 0 to 1"),
+        (lambda: replace(CERTIFICATE, cost_range=(1.0, 0.0)), "cost_range must be finite and rise"),
+        (lambda: replace(CERTIFICATE, cost_mean=PORTFOLIO.costs * np.nan), "cost_mean must be fin"),
+        (lambda: replace(CERTIFICATE, reward_low=PORTFOLIO.costs * np.nan), "reward_low must be"),
+        (lambda: RandomBudgetedPolicy(10**9, 0.0, 1.0), "n_actions must be a whole number from 1"),
+        (lambda: TabularQ(np.zeros((2, 0, 1)), np.zeros((2, 0, 1))), "q_r must hold values"),
+    ],
+)
+def test_parts_that_make_no_sense_together_are_refused(make, message):
+    with pytest.raises(BmdpError, match=message):
+        make()
+
+
 def test_an_unknown_kind_is_refused(folder):
     change(folder, {"explorer": {"kind": "Oracle"}})
     with pytest.raises(StoreError, match=r"kind 'Oracle' is unknown\.$"):
@@ -379,10 +496,16 @@ def test_what_cannot_be_stored_leaves_the_policy_that_is_there(folder):
     assert_same(bmdp.load_policy(folder), EXPLORING)
 
 
+@storable
+@dataclass(frozen=True)
+class Amount:
+    number: float
+
+
 @pytest.mark.parametrize("number", [np.inf, -np.inf, 1e-300, 0.1 + 0.2, -0.0])
 def test_numbers_are_read_to_the_last_bit(tmp_path, number):
-    PricedPolicy(table(n_heads=1), number).save(tmp_path / "policy")
-    found = bmdp.load_policy(tmp_path / "policy").price
+    save_value(Amount(number), tmp_path / "amount")
+    found = load_value(tmp_path / "amount").number
     assert np.float64(found).tobytes() == np.float64(number).tobytes()
 
 
@@ -544,6 +667,66 @@ def test_parents_are_made_and_others_may_read(tmp_path):
     plain.mkdir()
     made = tmp_path / "one" / "two" / "policy"
     assert stat.S_IMODE(made.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
+def test_files_are_for_whom_the_user_says(tmp_path, mask):
+    """The umask, whatever the libraries that write files make of it."""
+    before = os.umask(mask)
+    try:
+        HULL.save(tmp_path / "policy")
+        with written(tmp_path / "weights") as new:
+            save_file({"x": np.zeros(3)}, new)
+        made = (tmp_path / "plain", tmp_path / "folder")
+        made[0].touch()
+        made[1].mkdir()
+    finally:
+        os.umask(before)
+    file, folder = (stat.S_IMODE(path.stat().st_mode) for path in made)
+    assert file == 0o666 & ~mask
+    found = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "policy").iterdir()}
+    assert found == {"policy.json": file, "weights.safetensors": file}
+    assert stat.S_IMODE((tmp_path / "policy").stat().st_mode) == folder
+    assert stat.S_IMODE((tmp_path / "weights").stat().st_mode) == file
+
+
+def test_no_name_of_what_is_half_written_can_be_foreseen(tmp_path):
+    names = set()
+    for _ in range(3):
+        with written(tmp_path / "file") as new:
+            names.add(new.parent.name)
+            assert stat.S_IMODE(new.parent.stat().st_mode) == 0o700
+            new.touch()
+    assert len(names) == 3
+
+
+def test_what_was_sealed_is_read_and_nothing_else(tmp_path):
+    path, content = tmp_path / "said.json", {"seconds": 1.5, "of": [1, None, {"a": "é"}]}
+    path.write_text(json.dumps(sealed(content, 3)))
+    assert read_sealed(path, 3) == content
+    whole = json.loads(path.read_text())
+    assert whole["bmdp"] == bmdp.__version__
+    for changes, message in (
+        ({"seconds": 2.5}, "damaged"),
+        ({"more": 1}, "damaged"),
+        ({"checksum": None}, "damaged"),
+        ({"format": 2}, "damaged"),
+        ({"format": 4}, r"format 4, newer than 3: upgrade bmdp"),
+    ):
+        path.write_text(json.dumps(whole | changes))
+        with pytest.raises(StoreError, match=message):
+            read_sealed(path, 3)
+
+
+def test_a_folder_whose_header_was_changed_is_refused(tmp_path):
+    create_folder(tmp_path / "walk", {"kind": "walk", "seed": 1})
+    path = tmp_path / "walk" / "spec.json"
+    path.write_text(path.read_text().replace('"seed": 1', '"seed": 2'))
+    with pytest.raises(StoreError, match=r"spec.json is not what was written.*take its checksum"):
+        read_header(tmp_path / "walk", "walk", lambda header: header["kind"] == "walk")
+    header = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in header.items() if k != "checksum"}))
+    assert read_header(tmp_path / "walk", "walk", lambda header: True)["seed"] == 2
 
 
 def test_a_hash_of_arrays_tells_names_types_shapes_and_values_apart():

@@ -42,6 +42,7 @@ from bmdp.data.formats import (
     ipc_table,
     npz_table,
     parquet_table,
+    require_checksum,
     to_frame,
     write_hdf5,
     write_npz,
@@ -380,7 +381,10 @@ class TransitionBatch:
     def _from_table(
         cls, table: LogTable, columns: Columns | None = None, discretise: Discretise | None = None
     ) -> TransitionBatch:
-        return cls(**fields_of(table, columns, discretise), n_actions=table.n_actions)
+        batch = cls(**fields_of(table, columns, discretise), n_actions=table.n_actions)
+        if columns is None and discretise is None:
+            require_checksum(table, batch.to_arrays(), batch._extent)
+        return batch
 
 
 _TABLES = {

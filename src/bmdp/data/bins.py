@@ -8,8 +8,10 @@ standard error or a hundredth of the variance, it is the fewest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,29 @@ class ActionBins:
     cells: tuple[int, ...]  # [A], which bin of each column, as one number
     values: tuple[tuple[float, ...], ...]  # [A, K], that stand for the actions: medians
     is_exact: bool = False  # whether the values are all that there were
+
+    def __post_init__(self) -> None:
+        """Checks that bins are told by rising edges, and that each action has its values.
+
+        Raises:
+            DataError: if not.
+        """
+        n_bins = math.prod(len(edge) + 1 for edge in self.edges)
+        cells = (-1, *self.cells, n_bins)
+        is_whole = self.names and len(self.names) == len(self.edges)
+        if not is_whole or not self.cells or any(b <= a for a, b in pairwise(cells)):
+            raise DataError(f"ActionBins.cells must rise from 0 to {n_bins - 1}; got {self.cells}.")
+        if not all(map(math.isfinite, (e for edge in self.edges for e in edge))) or any(
+            b <= a for edge in self.edges for a, b in pairwise(edge)
+        ):
+            raise DataError("ActionBins.edges must be finite and rise strictly.")
+        if len(self.values) != len(self.cells) or not all(
+            len(row) == len(self.names) and all(map(math.isfinite, row)) for row in self.values
+        ):
+            raise DataError(
+                f"ActionBins.values must be {len(self.names)} numbers for each of "
+                f"{len(self.cells)} actions."
+            )
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -147,6 +147,7 @@ class LogTable:
     state_names: tuple[str, ...] | None = None  # of the numbers of a state, if they are known
     is_complete: bool = False  # what it does not say is not to be inferred
     categories: frozenset[str] = frozenset()  # columns that are said to be of categories
+    checksum: str | None = None  # of the batch that was written, if this library wrote it
 
 
 def fields_of(

@@ -211,6 +211,20 @@ class StateColumn:
     fill: float | None = None  # for a number that is missing, the median; None if that is an error
     has_gaps: bool = False  # whether a number says where it is missing
 
+    def __post_init__(self) -> None:
+        """Checks the kind, and what is known of it.
+
+        Raises:
+            ConfigError, DataError: naming what is wrong.
+        """
+        require_choice("holds", self.holds, (NUMBER, FLAG, TIME, CLOCK, SPAN, CATEGORY))
+        if list(self.values) != sorted(set(self.values)) or (
+            bool(self.values) != (self.holds == CATEGORY)
+        ):
+            raise DataError(f"values of {self.name!r} must be its different texts, sorted.")
+        if self.fill is not None and not np.isfinite(self.fill):
+            raise DataError(f"fill of {self.name!r} must be finite; got {self.fill}.")
+
     @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the numbers that stand for it."""
@@ -337,8 +351,11 @@ class Encoder:
     unseen: str = "error"
 
     def __post_init__(self) -> None:
-        """Checks the settings."""
+        """Checks the settings, and that names are different."""
         check_handling(self.missing, self.unseen)
+        for what, names in (("columns", [c.name for c in self.columns]), ("actions", self.actions)):
+            if len(set(names)) < len(names):
+                raise DataError(f"Encoder.{what} must have different names; got {names!r}.")
 
     @property
     def is_plain(self) -> bool:

@@ -15,9 +15,8 @@ import importlib
 import json
 import math
 import os
-import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,8 +28,8 @@ from numpy.typing import NDArray
 
 from bmdp.data.checks import any_array, require_rows
 from bmdp.data.columns import LogTable
-from bmdp.errors import DataError, MissingDependency, StoreError
-from bmdp.storage import written
+from bmdp.errors import BmdpError, DataError, MissingDependency, StoreError
+from bmdp.storage import arrays_hash, npz_arrays, one_line, written
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -39,7 +38,7 @@ FORMAT = "bmdp.TransitionBatch/1"
 """The mark of files that this library wrote."""
 
 _KEY = "bmdp"  # of the metadata of Parquet files and of the attributes of data frames
-_NOTES = ("format", "n_actions", "state_names")
+_NOTES = ("format", "bmdp", "n_actions", "state_names", "sha256")
 _DSRL = {
     "state": "observations",
     "next_state": "next_observations",
@@ -60,8 +59,31 @@ class Extent:
 
     def notes(self) -> dict[str, Any]:
         """Returns what is written beside the columns."""
+        from bmdp import __version__
+
         known = {} if self.state_names is None else {"state_names": list(self.state_names)}
-        return {"format": FORMAT, "n_actions": self.n_actions, **known}
+        return {"format": FORMAT, "bmdp": __version__, "n_actions": self.n_actions, **known}
+
+    def file_notes(self, columns: Arrays) -> dict[str, Any]:
+        """Returns what is written beside the columns of a file, which has a checksum."""
+        return {**self.notes(), "sha256": self.checksum(columns)}
+
+    def checksum(self, columns: Arrays) -> str:
+        """Returns the checksum of a batch: columns, number of actions and names of states."""
+        return arrays_hash(dict(columns), json.dumps([int(self.n_actions), self.state_names]))
+
+
+def require_checksum(table: LogTable, columns: Arrays, extent: Extent) -> None:
+    """Checks that a batch is the one that was written, if this library wrote it.
+
+    Raises:
+        StoreError: if it is not.
+    """
+    if table.checksum is not None and table.checksum != extent.checksum(columns):
+        raise StoreError(
+            f"{table.source} does not hold the batch that was written: it is damaged. If it was "
+            "changed on purpose, take the sha256 out of what is written beside its columns."
+        )
 
 
 def extra(name: str, *, command: str = "pip install 'bmdp[data]'") -> ModuleType:
@@ -155,7 +177,8 @@ def _is_lazy(frame: Any) -> bool:
 
 def _arrow_columns(source: str | Path, table: Any) -> LogTable:
     """The columns of a table of pyarrow."""
-    names = _different(str(source), table.schema.names)
+    with _reading(Path(source), "a table with names that are text"):
+        names = _different(str(source), table.schema.names)
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         return [_of_arrow(name, table.column(name)) for name in chosen]
@@ -167,7 +190,7 @@ def _arrow_columns(source: str | Path, table: Any) -> LogTable:
 def _arrow_notes(schema: Any) -> Any:
     try:
         return json.loads((schema.metadata or {}).get(_KEY.encode(), b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
 
 
@@ -206,7 +229,7 @@ def parquet_table(path: AnyPath) -> LogTable:
     source = _existing(path)
     with _parquet(source) as file:
         schema = file.schema_arrow
-    names = _different(str(source), schema.names)
+        names = _different(str(source), schema.names)
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         with _parquet(source) as file:
@@ -232,7 +255,7 @@ def _parquet_folder(folder: Path) -> LogTable:
     for file in files:
         with _parquet(file) as opened:
             schemas[file] = opened.schema_arrow
-        _different(str(file), schemas[file].names)
+            _different(str(file), schemas[file].names)
     keys = _partition_keys(folder, files)
     names = tuple(dict.fromkeys(name for schema in schemas.values() for name in schema.names))
     partitions = tuple(name for name in keys[0] if name not in names)
@@ -334,7 +357,7 @@ def csv_table(path: AnyPath) -> LogTable:
             raise ValueError("it holds bytes that are no text")
         table = csv.read_csv(source, convert_options=options) if begin.strip() else None
     except (OSError, EOFError, ValueError, zlib.error, invalid) as error:
-        raise StoreError(f"{source} is not a CSV file: {str(error).splitlines()[0]}.") from error
+        raise StoreError(f"{source} is not a CSV file: {one_line(error)[:200]}.") from error
     if table is None or not table.num_rows:
         raise DataError(f"{source} must hold a line of names, and at least one row; got none.")
     return _arrow_columns(source, table)
@@ -347,15 +370,13 @@ def ipc_table(path: AnyPath) -> LogTable:
         StoreError: if there is no such file, or it is not one of Arrow.
     """
     source = _existing(path)
-    ipc, invalid = extra("pyarrow.ipc"), extra("pyarrow").ArrowException
-    try:
+    ipc = extra("pyarrow.ipc")
+    with _reading(source, "an Arrow file"):
         content = source.read_bytes()
         opener = ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream
         with opener(content) as file:
             table = file.read_all()
             table.validate(full=True)
-    except (OSError, invalid) as error:
-        raise StoreError(f"{source} is not an Arrow file: {str(error).splitlines()[0]}") from error
     return _arrow_columns(source, table)
 
 
@@ -372,7 +393,7 @@ def write_parquet(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: 
         else arrow.FixedSizeListArray.from_arrays(arrow.array(values.reshape(-1)), values.shape[1])
         for name, values in columns.items()
     }
-    metadata = {_KEY.encode(): json.dumps(extent.notes()).encode()}
+    metadata = {_KEY.encode(): json.dumps(extent.file_notes(columns)).encode()}
     table = arrow.table(arrays).replace_schema_metadata(metadata)
     with written(as_path(path), overwrite=overwrite) as aside:
         parquet.write_table(table, aside, write_page_checksum=True)
@@ -391,6 +412,8 @@ def hdf5_table(path: AnyPath) -> LogTable:
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         with _hdf5(source) as file:
+            for name in chosen:
+                _require_written(name, file[name])
             return [file[name][()] for name in chosen]
 
     return _table(source, names, load, notes)
@@ -404,7 +427,7 @@ def write_hdf5(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: boo
     """
     h5py = extra("h5py")
     with written(as_path(path), overwrite=overwrite) as aside, h5py.File(aside, "w") as file:
-        file.attrs.update(extent.notes())
+        file.attrs.update(extent.file_notes(columns))
         for name, values in columns.items():
             file.create_dataset(_DSRL.get(name, name), data=values)
 
@@ -433,7 +456,7 @@ def write_npz(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: bool
     Raises:
         StoreError: if the file exists and may not be overwritten, or cannot be written.
     """
-    notes = {name: np.array(value) for name, value in extent.notes().items()}
+    notes = {name: np.array(value) for name, value in extent.file_notes(columns).items()}
     arrays: dict[str, Any] = {**columns, **notes}
     with written(as_path(path), overwrite=overwrite) as aside, aside.open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -445,6 +468,8 @@ def _table(
     """The columns of a source, and what this library wrote beside them, if it did."""
     known = notes if isinstance(notes, dict) and _is_own(notes.get("format"), source) else {}
     state_names = known.get("state_names")
+    if isinstance(state_names, str) or not isinstance(state_names, Iterable | None):
+        raise StoreError(f"{source} has state_names that are no list of words.")
     return LogTable(
         source=source.name if isinstance(source, Path) else source,
         names=tuple(names),
@@ -452,6 +477,7 @@ def _table(
         n_actions=known.get("n_actions", n_actions),
         state_names=None if state_names is None else tuple(map(str, state_names)),
         is_complete=bool(known),
+        checksum=None if known.get("sha256") is None else str(known["sha256"]),
     )
 
 
@@ -480,35 +506,52 @@ def _existing(path: AnyPath) -> Path:
 
 @contextmanager
 def _parquet(source: Path) -> Iterator[Any]:
-    parquet, invalid = extra("pyarrow.parquet"), extra("pyarrow").ArrowException
-    try:
-        with parquet.ParquetFile(source, page_checksum_verification=True) as file:
-            yield file
-    except (OSError, invalid) as error:
-        raise StoreError(f"{source} is not a Parquet file: {str(error).splitlines()[0]}") from error
+    parquet = extra("pyarrow.parquet")
+    with (
+        _reading(source, "a Parquet file"),
+        parquet.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
+        yield file
 
 
 @contextmanager
 def _hdf5(source: Path) -> Iterator[Any]:
     h5py = extra("h5py")
+    with _reading(source, "an HDF5 file"), h5py.File(source, "r") as file:
+        yield file
+
+
+@contextmanager
+def _reading(source: Path, what: str) -> Iterator[None]:
+    """Says in one line that a file cannot be read, whatever the library that reads it raises."""
     try:
-        with h5py.File(source, "r") as file:
-            yield file
-    except OSError as error:
-        raise StoreError(f"{source} is not an HDF5 file: {error}.") from error
+        yield
+    except BmdpError:
+        raise
+    except Exception as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise StoreError(f"{source} is not {what}: {said}") from error
+
+
+def _require_written(name: str, dataset: Any) -> None:
+    """Checks that all of a dataset of HDF5 is in the file, so that it is as large as it says.
+
+    Raises:
+        StoreError: if it is larger than what is there.
+    """
+    if dataset.chunks is None:
+        n_bytes = dataset.id.get_storage_size()
+    else:
+        n_bytes = dataset.id.get_num_chunks() * math.prod(dataset.chunks) * dataset.dtype.itemsize
+    if n_bytes < dataset.nbytes:
+        raise StoreError(f"{name} must have {dataset.nbytes:,} bytes; {n_bytes:,} are in the file.")
 
 
 def _npz(source: Path, chosen: Sequence[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
     """The names of all arrays, and those of the chosen ones that are there."""
     try:
-        with source.open("rb") as opened:
-            file = np.load(opened, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
-            with file:
-                names = tuple(file.files)
-                return names, {name: file[name] for name in chosen if name in names}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        return npz_arrays(source, chosen)
+    except (OSError, ValueError) as error:
         raise StoreError(f"{source} is not an npz file of arrays: {error}.") from error
 
 
@@ -555,5 +598,8 @@ def _of_arrow(name: str, column: Any) -> NDArray[Any]:
         require_rows(name, "be lists of one length", (per_row != first).any(axis=1))
         column = column.flatten()
         shape.append(int(first))
-    flat: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    try:
+        flat: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    except (UnicodeDecodeError, extra("pyarrow").ArrowException) as error:
+        raise DataError(f"{name} cannot be read: {one_line(error)[:200]}.") from error
     return flat.reshape(shape)

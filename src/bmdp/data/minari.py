@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from bmdp.data.columns import Discretise
 from bmdp.data.episodes import in_order, numbered_by_ends
 from bmdp.data.formats import extra
 from bmdp.envs.adapters import why_not_discrete
-from bmdp.errors import DataError, MissingDependency, StoreError
+from bmdp.errors import BmdpError, DataError, MissingDependency, StoreError
+from bmdp.storage import one_line
 
 _EXTRAS = {name: f"bmdp_{name}" for name in ("budget", "next_budget", "probability")}
 _FLAT_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -61,7 +63,8 @@ def read_minari(
     fault = why_not_discrete(played)
     if fault is not None and discretise is None:
         raise DataError(f"{fault}. Give discretise, which makes whole numbers from 0 on of others.")
-    parts = [_episode(episode) for episode in opened.iterate_episodes() if len(episode)]
+    with _reading(dataset):
+        parts = [_episode(episode) for episode in opened.iterate_episodes() if len(episode)]
     if not parts:
         raise DataError("dataset must hold at least one step; got none.")
     shared = set.intersection(*(set(part) for part in parts))
@@ -121,8 +124,22 @@ def _opened(name: str | os.PathLike[str]) -> Any:
         raise MissingDependency(
             f"{name} is of a kind that Minari needs more for: pip install 'bmdp[data]'"
         ) from error
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreError(f"{name} is not a Minari dataset that is here: {error}") from error
+    except Exception as error:  # of Minari, or of what reads its files
+        raise StoreError(
+            f"{name} is not a Minari dataset that is here: {one_line(error)[:200]}"
+        ) from error
+
+
+@contextmanager
+def _reading(dataset: Any) -> Iterator[None]:
+    """Says in one line that a dataset cannot be read, whatever Minari raises."""
+    try:
+        yield
+    except BmdpError:
+        raise
+    except Exception as error:
+        name = dataset if isinstance(dataset, str | os.PathLike) else type(dataset).__name__
+        raise StoreError(f"{name} cannot be read: {one_line(error)[:200]}") from error
 
 
 def _episode(episode: Any) -> dict[str, NDArray[Any]]:

@@ -26,7 +26,8 @@ from bmdp.data.formats import (
     parquet_table,
 )
 from bmdp.data.logs import _Part
-from bmdp.errors import DataError, StoreError
+from bmdp.errors import BmdpError, DataError, StoreError
+from bmdp.storage import one_line
 
 PIECE_ROWS = 65_536
 """Rows that are read at once, at most."""
@@ -46,7 +47,9 @@ def metadata_of(path: Path) -> Any:
     try:
         with _opened(_existing(path)) as file:
             return file.metadata
-    except (OSError, extra("pyarrow").ArrowException) as error:
+    except BmdpError:
+        raise
+    except Exception as error:  # of what reads it
         raise _not_parquet(path, error) from error
 
 
@@ -74,7 +77,7 @@ def _opened(path: Path) -> Any:
 
 
 def _not_parquet(path: Path, error: Exception) -> StoreError:
-    return StoreError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}")
+    return StoreError(f"{path} is not a Parquet file: {one_line(error)[:200]}")
 
 
 def is_object(kind: Any) -> bool:
@@ -199,7 +202,7 @@ def _batches(file: Path, names: Sequence[str], n_rows: int) -> Iterator[Any]:
             for batch in opened.iter_batches(n_rows, columns=list(names), use_threads=False):
                 if batch.num_rows:
                     yield batch
-    except (OSError, extra("pyarrow").ArrowException) as error:
+    except Exception as error:  # of what reads it
         raise _not_parquet(file, error) from error
 
 

@@ -16,7 +16,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +27,7 @@ from bmdp.arrays import IntArray
 from bmdp.checks import require_count
 from bmdp.data.batch import TransitionBatch
 from bmdp.data.buckets import Buckets, Completion, RowType, chunks_of
+from bmdp.data.checks import FIELDS, MASKS, REQUIRED
 from bmdp.data.columns import Columns, _guessed
 from bmdp.data.encoder import Encoder, check_handling
 from bmdp.data.formats import AnyPath, Extent, parquet_files
@@ -34,7 +35,7 @@ from bmdp.data.intake import Handling, Intake, OnRows, Run, Source, with_wide_ma
 from bmdp.data.logs import given_paths, is_minari, load_log
 from bmdp.data.parquet import ParquetTable, metadata_of, release_memory, values_of
 from bmdp.errors import DataError, StoreError
-from bmdp.storage import locked, to_disk, write_text
+from bmdp.storage import locked, one_line, to_disk, write_text
 
 CHUNK_ROWS = 16_384
 """Rows of a chunk, about."""
@@ -44,6 +45,10 @@ FORMAT = "bmdp.StoredLog/1"
 
 _CHUNK_BYTES = 32 << 20  # at most, if rows are wide
 _HEADER, _ROWS, _BUCKETS, _LOCK = "log.json", "rows.bin", "buckets", "lock"
+_FLOATS, _FLAGS, _COUNTS = ("<f4", "<f8"), ("|b1",), ("<i8",)
+_KINDS_OF: dict[str, tuple[str, ...]] = {"state": _FLOATS, "next_state": _FLOATS}
+_KINDS_OF |= dict.fromkeys(("terminal", "truncated", *MASKS), _FLAGS)
+_KINDS_OF |= dict.fromkeys(("action", "episode", "step"), _COUNTS)
 _BEGUN = {_ROWS, _BUCKETS, _LOCK, f"{_LOCK}.holder"}  # of a log that was not written to its end
 
 _Kind = tuple[str, str, tuple[int, ...]]
@@ -165,6 +170,8 @@ class StoredLog:
             begin = end
         if self.n_steps is None:
             found.pop("step", None)
+        if not ((found["action"] >= 0) & (found["action"] < self.n_actions)).all():
+            raise StoreError(f"{source} has actions that are not below {self.n_actions}.")
         return found
 
     @classmethod
@@ -184,10 +191,15 @@ class StoredLog:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{path} is not of a log, or is damaged.") from error
         if mark != FORMAT:
-            raise StoreError(f"{path} has format {mark}, not {FORMAT}: store the log again.")
+            told = one_line(mark)[:100]
+            hint = "upgrade bmdp to read it" if told.startswith(FORMAT[:-1]) else "store it again"
+            raise StoreError(f"{path} has format {told}, not {FORMAT}: {hint}.")
         if checksum != _checksum(content):
             raise StoreError(f"{path} is damaged: it is not what was written.")
-        log = cls(source, **_restored(content))
+        try:
+            log = cls(source, **_restored(content))
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+            raise StoreError(f"{path} does not make sense: it has {one_line(error)}.") from error
         n_bytes = log.n_rows * _n_bytes(log._columns)
         if not rows.is_file() or rows.stat().st_size != n_bytes:
             raise StoreError(f"{rows} is damaged: it must have {n_bytes:,} bytes.")
@@ -234,11 +246,15 @@ def _checksum(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _restored(content: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a log, as the header has them."""
+def _restored(content: Any) -> dict[str, Any]:
+    """The fields of a log, as the header has them, checked.
+
+    Raises:
+        ValueError, TypeError, KeyError, IndexError: if they make no sense.
+    """
     names = content["state_names"]
     kinds = tuple((name, kind, tuple(shape)) for name, kind, shape in content["_columns"])
-    return content | {
+    found: dict[str, Any] = content | {
         "state_names": None if names is None else tuple(names),
         "largest": tuple(content["largest"]),
         "counts": np.array(content["counts"], np.int64),
@@ -246,6 +262,34 @@ def _restored(content: dict[str, Any]) -> dict[str, Any]:
         "_rows": tuple(content["_rows"]),
         "_checksums": tuple(content["_checksums"]),
     }
+    if found.keys() != {f.name for f in fields(StoredLog)} - {"folder"}:
+        raise ValueError("other parts than those of a log")
+    counts = ("n_rows", "n_episodes", "n_chunks", "state_size", "n_actions")
+    whole = [found[name] for name in counts] + list(found["_rows"])
+    if not all(type(number) is int and 1 <= number < 2**62 for number in whole):
+        raise ValueError("sizes that are no whole numbers from 1 on")
+    n_actions, by_name = found["n_actions"], {name: kind for name, *kind in kinds}
+    shapes = {name: (n_actions,) for name in MASKS} | {
+        name: (found["state_size"],) for name in ("state", "next_state")
+    }
+    for name, (kind, shape) in by_name.items():
+        allowed = _KINDS_OF.get(name, ("<f8",))
+        if name not in FIELDS or kind not in allowed or shape != shapes.get(name, ()):
+            raise ValueError(f"a column {name!r} of another type or shape")
+    rules = (
+        len(by_name) == len(kinds) and by_name.keys() >= set(REQUIRED),
+        found["n_rows"] == sum(found["_rows"]),
+        found["n_chunks"] == len(found["_rows"]) == len(found["_checksums"]),
+        found["counts"].shape == (n_actions,) and found["counts"].sum() == found["n_rows"],
+        (found["counts"] >= 0).all() and found["n_episodes"] <= found["n_rows"],
+        all(type(number) is int for number in found["_checksums"]),
+        len(found["largest"]) == 2 and np.isfinite((*found["largest"], found["least_cost"])).all(),
+        found["n_steps"] is None or (type(found["n_steps"]) is int and found["n_steps"] >= 1),
+        names is None or (len(names) == found["state_size"] and all(type(n) is str for n in names)),
+    )
+    if not all(rules):
+        raise ValueError("sizes that do not match")
+    return found
 
 
 def store_log(  # noqa: PLR0913

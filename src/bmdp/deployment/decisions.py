@@ -3,8 +3,8 @@
 A line is a JSON object with `episode` (a text), `step` (from 0 on), `budget` (asked; another value
 later in an episode means that the dial was moved), `action`, `cost` (paid for it), `ended`
 (whether the episode did), and `state`, the numbers at which it was decided. `status` may say that a
-budget cannot be kept: INFEASIBLE, or 0. Lines of episodes that go on at the same time are mixed. A
-Parquet file has the same as columns.
+budget cannot be kept: INFEASIBLE, or 0. `format` is 1, or not there. Lines of episodes that go on
+at the same time are mixed. A Parquet file has the same as columns.
 
 A *promise* is what a log is judged by: from a decision on, costs will be at most the budget that
 was asked there, on average. An episode is one promise. Where its dial is moved it is two: the first
@@ -14,6 +14,7 @@ ends there, *cut*, and the second begins.
 from __future__ import annotations
 
 import json
+import reprlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,10 +28,15 @@ from bmdp.data.formats import extra
 from bmdp.errors import DataError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies.limited import exceeds
+from bmdp.storage import one_line
 
 _BYTES = 1 << 22  # that are read at a time
 _ROWS = 50_000  # of Parquet that are read at a time
 _INFINITE = float("inf")
+_MOST_STEPS = 2**53  # whole numbers up to which others can say, too
+LINE_FORMAT = 1
+"""Of the lines that a service writes; a line that does not say its format is of this one."""
+
 _NEEDED = ("episode", "step", "budget", "cost", "ended")
 _KINDS = {
     "episode": "a text",
@@ -119,7 +125,7 @@ class DecisionLog:
         """Lines as objects; empty lines are none, and are empty objects."""
         try:
             rows = json.loads(b"[" + b",".join(line.strip() or b"{}" for line in lines) + b"]")
-        except ValueError:
+        except (ValueError, RecursionError):
             rows = []
         if len(rows) == len(lines) and all(type(row) is dict for row in rows):
             return list(rows)
@@ -127,8 +133,9 @@ class DecisionLog:
         for number, line in enumerate(lines, self._line):
             try:
                 row = json.loads(line.strip() or b"{}")
-            except ValueError as error:
-                raise DataError(f"{self.path}, line {number}, is no JSON: {error}.") from error
+            except (ValueError, RecursionError) as error:
+                said = one_line(error)
+                raise DataError(f"{self.path}, line {number}, is no JSON: {said}.") from error
             if not isinstance(row, dict):
                 raise DataError(f"{self.path}, line {number}, must be a JSON object.")
             found.append(row)
@@ -144,10 +151,12 @@ class DecisionLog:
                     rows = batch.to_pylist()
                     yield self._line, rows
                     self._line += len(rows)
-        except (OSError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise StoreError(f"{self.path} cannot be read as Parquet: {error}.") from error
+        except DataError:
+            raise
+        except Exception as error:  # of what reads it
+            raise StoreError(
+                f"{self.path} cannot be read as Parquet: {one_line(error)[:200]}."
+            ) from error
 
 
 class Kept(NamedTuple):
@@ -316,9 +325,17 @@ def _columns(rows: Rows, first_line: int, name: str) -> Iterator[Any]:
         DataError: naming the first line that lacks something.
     """
     for number, row in enumerate(rows, first_line):
-        if row and not _is_whole(row):
+        if not row:
+            continue
+        mark = row.get("format")
+        if mark is not None and mark != LINE_FORMAT:
+            raise DataError(
+                f"{name}, line {number}, is of format {reprlib.repr(mark)}, not {LINE_FORMAT}: "
+                "upgrade bmdp to read it."
+            )
+        if not _is_whole(row):
             wrong = next(key for key in _NEEDED if not _fits(key, row.get(key)))
-            told = f"got {row[wrong]!r}" if wrong in row else "it has none"
+            told = f"got {reprlib.repr(row[wrong])}" if wrong in row else "it has none"
             raise DataError(f"{name}, line {number}: {wrong} must be {_KINDS[wrong]}; {told}.")
     return zip(rows, *([row.get(key) for row in rows] for key in _NEEDED), strict=True)
 
@@ -344,5 +361,5 @@ def _fits(key: str, value: Any) -> bool:
         return isinstance(value, bool)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if key == "step":
-        return is_number and isinstance(value, int) and value >= 0
+        return is_number and isinstance(value, int) and 0 <= value < _MOST_STEPS
     return is_number and 0 <= value < _INFINITE

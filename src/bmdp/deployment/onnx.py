@@ -14,8 +14,8 @@ import os
 from typing import Any
 
 from bmdp.data.encoder import EncodedPolicy
-from bmdp.errors import MissingDependency, PolicyError
-from bmdp.storage import AnyPath, written
+from bmdp.errors import MissingDependency, PolicyError, StoreError
+from bmdp.storage import AnyPath, one_line, written
 
 _MOST_BYTES = 2**31 - 2**20  # of one file of ONNX
 
@@ -40,11 +40,18 @@ def export_onnx(policy: Any, path: AnyPath, *, overwrite: bool = False) -> None:
 
 
 def metadata_of(path: AnyPath) -> dict[str, Any]:
-    """Returns what an exported file says of itself, with its inputs and outputs as text."""
+    """Returns what an exported file says of itself, with its inputs and outputs as text.
+
+    Raises:
+        StoreError: if it is no such file.
+    """
     import onnx
 
-    model = onnx.load(os.fspath(path))
-    about = {prop.key: json.loads(prop.value) for prop in model.metadata_props}
+    try:
+        model = onnx.load(os.fspath(path))
+        about = {prop.key: json.loads(prop.value) for prop in model.metadata_props}
+    except Exception as error:  # of what reads it
+        raise StoreError(f"{path} is no exported policy: {one_line(error)[:200]}.") from error
     return {
         **about,
         "inputs": [_told(value) for value in model.graph.input],

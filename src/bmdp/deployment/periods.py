@@ -23,6 +23,7 @@ exceeded: the last whole cost C is never at stake.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -41,6 +42,7 @@ _TRUST = 0.05, 10.0  # of the total, and times the most of an episode: what a ra
 _AS_SAID = 10  # episodes that the lowest budget counts for, against what is seen at it
 _HALVINGS = 25  # of the range of budgets
 _RATIOS = 0.2, 5.0  # that are believed
+_FORMAT = 1  # of states
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,7 @@ class PeriodBudget:
         }
         sums = asdict(self._sums)
         return {
+            "format": _FORMAT,
             "settings": settings,
             "sums": sums,
             "in_flight": [*self._in_flight],
@@ -232,15 +235,32 @@ class PeriodBudget:
             DataError: if it is not such a state.
         """
         try:
+            number = state["format"]
+            if type(number) is int and number > _FORMAT:
+                raise DataError(f"state is of format {number}, newer than {_FORMAT}: upgrade bmdp.")
             settings = dict(state["settings"])
             low, high = settings.pop("budget_range")
             controller = cls(budget_range=(low, high), **settings)
             controller._sums = _Sums(**state["sums"])
-            controller._in_flight = deque(map(float, state["in_flight"]))
+            controller._sums.check()
+            budgets = state["in_flight"]
+            if type(number) is not int or number != _FORMAT or not isinstance(budgets, list):
+                raise ValueError("its format or its budgets in flight are wrong")
+            if not all(_is_amount(asked) for asked in budgets):
+                raise ValueError("budgets in flight must be numbers from 0 on")
+            if controller._sums.n_begun != controller._sums.n_ended + len(budgets):
+                raise ValueError("episodes that have begun must have ended, or be in flight")
+            controller._in_flight = deque(map(float, budgets))
             controller._at_stake = sum(controller._in_flight)
-            controller._time = state["time"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"state must be that of a PeriodBudget: {error}.") from error
+            time = state["time"]
+            if time is not None and not (_is_amount(time) and time <= 1):
+                raise ValueError("time must be a share of the period")
+            controller._time = time
+        except DataError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            told = reprlib.repr(str(error))
+            raise DataError(f"state must be that of a PeriodBudget: {told}.") from error
         return controller
 
     def _next(self, n: int) -> float:
@@ -334,6 +354,17 @@ class _Sums:
     n_lowest: int = 0  # episodes at the lowest budget
     spent_lowest: float = 0.0
 
+    def check(self) -> None:
+        """Checks sums that come from elsewhere.
+
+        Raises:
+            ValueError: naming what is wrong.
+        """
+        for name, value in asdict(self).items():
+            is_count = name.startswith("n_")
+            if not _is_amount(value) or (is_count and type(value) is not int):
+                raise ValueError(f"{name} must be a number from 0 on")
+
     def add(self, asked: FloatArray, paid: FloatArray, lowest: float) -> None:
         """Records the costs of episodes that have ended."""
         is_lowest = asked <= lowest
@@ -343,3 +374,8 @@ class _Sums:
         self.largest = max(self.largest, float(paid.max(initial=0.0)))
         self.n_lowest += int(is_lowest.sum())
         self.spent_lowest += float(paid[is_lowest].sum())
+
+
+def _is_amount(value: Any) -> bool:
+    """Whether a value is a finite number from 0 on."""
+    return type(value) in (int, float) and 0 <= value < 2.0**63

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bmdp import __version__
 from bmdp.arrays import BoolArray, require_shape
 from bmdp.data.encoder import EncodedPolicy
+from bmdp.deployment.decisions import LINE_FORMAT
 from bmdp.errors import DataError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.policies import BudgetedPolicy, load_policy
@@ -398,6 +399,7 @@ class EpisodeLog:
         assert last is not None
         lines = [
             {
+                "format": LINE_FORMAT,
                 "episode": carried.episodes[i],
                 "step": carried.step - 1,
                 "budget": carried.asked[i],
@@ -414,7 +416,7 @@ class EpisodeLog:
 
     def _write(self, content: bytes) -> None:
         try:
-            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
                 if os.write(file, content) < len(content):
                     raise OSError("there is no room for all of it")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray, IntArray
-from bmdp.checks import require_choice
+from bmdp.checks import require_choice, require_rising
 from bmdp.envs.corridors import DOWN, LEFT, RIGHT
 from bmdp.envs.slot_filling import SUMMARISE
 from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
@@ -48,6 +48,7 @@ class ScriptedPolicy(OneStepPolicy):
 
     def __post_init__(self) -> None:
         require_choice("rule", self.rule, RULES)
+        require_rising("low and high", (self.low, self.high))
 
     @property
     def budget_range(self) -> tuple[float, float]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.errors import PolicyError
+from bmdp.arrays import BoolArray, FloatArray, IntArray, require_finite, require_shape
+from bmdp.errors import DataError, PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, mixtures_at, upper_frontier
 from bmdp.policies.policy import (
@@ -73,6 +73,48 @@ class AllocationPolicy(Policy):
 
     why_no_one_step_form = "chooses the next budget when it sees the next state"
 
+    def __post_init__(self) -> None:
+        """Checks all arrays: compiled code relies on them.
+
+        Raises:
+            DataError: naming the array, and the rule.
+        """
+        n_states, n_actions = (*np.shape(self.reward), 0, 0)[:2]
+        stages = len(self.first)
+        require_shape("AllocationPolicy.reward", self.reward, (None, None), "[S, A]")
+        require_shape("AllocationPolicy.cost", self.cost, self.reward.shape, "[S, A]")
+        if not (n_states and n_actions and stages):
+            raise DataError("AllocationPolicy must have a state, an action and a stage.")
+        n_rows, n_entries, n_vertices = n_states * n_actions, len(self.next_state), None
+        for name, shape, letters in (
+            ("row_start", (n_rows + 1,), "[S * A + 1]"),
+            ("next_state", (None,), "[E]"),
+            ("probability", (n_entries,), "[E]"),
+            ("first", (None, n_states + 1), "[stages, S + 1]"),
+            ("stage_start", (stages + 1,), "[stages + 1]"),
+            ("vertex_cost", (n_vertices,), "[V]"),
+            ("vertex_reward", (len(self.vertex_cost),), "[V]"),
+        ):
+            require_shape(f"AllocationPolicy.{name}", getattr(self, name), shape, letters)
+        for name in ("probability", "reward", "cost", "vertex_cost", "vertex_reward"):
+            require_finite(f"AllocationPolicy.{name}", getattr(self, name))
+        _require_starts("row_start", self.row_start, n_entries, least=0)
+        _require_starts("stage_start", self.stage_start, len(self.vertex_cost), least=1)
+        for starts, n_own in zip(self.first, np.diff(self.stage_start), strict=True):
+            _require_starts("first", starts, int(n_own), least=1)
+        if ((self.next_state < 0) | (self.next_state >= n_states)).any():
+            raise DataError(f"AllocationPolicy.next_state must be from 0 to {n_states - 1}.")
+        if ((self.probability <= 0) | (self.probability > 1 + 1e-6)).any():
+            raise DataError("AllocationPolicy.probability must be above 0 and at most 1.")
+        inner = np.ones(len(self.vertex_cost) - 1, np.bool_)  # edges between vertices of a state
+        ends = (self.first[:, :-1] + self.stage_start[:-1, None]).ravel()
+        inner[ends[ends > 0] - 1] = False
+        if (np.diff(self.vertex_cost)[inner] <= 0).any():
+            raise DataError("AllocationPolicy.vertex_cost must rise strictly at each state.")
+        for name in ("gamma", "cost_gamma"):
+            if not 0 < getattr(self, name) <= 1:
+                raise DataError(f"AllocationPolicy.{name} must be above 0 and at most 1.")
+
     @property
     def budget_range(self) -> tuple[float, float]:
         """From 0, or the least cost of a state if that is negative, to the largest cost."""
@@ -122,6 +164,12 @@ class AllocationPolicy(Policy):
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> AllocationTracker:
         """Starts `N` episodes."""
         return AllocationTracker(self, budgets, episode_streams(rng, states))
+
+
+def _require_starts(name: str, starts: IntArray, end: int, *, least: int) -> None:
+    """Checks where parts begin: from 0, each `least` after the one before it, to the end."""
+    if starts[0] != 0 or starts[-1] != end or (np.diff(starts) < least).any():
+        raise DataError(f"AllocationPolicy.{name} must rise from 0 to {end}, by {least} at least.")
 
 
 def _handed_out(

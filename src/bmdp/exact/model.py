@@ -13,22 +13,24 @@ stops to matter, so the best thing to do at a state would change with time for e
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bmdp.arrays import BoolArray, FloatArray, read_only, real_array
 from bmdp.errors import ModelError, StoreError
 from bmdp.exact import checks
-from bmdp.storage import written
+from bmdp.storage import npz_arrays, one_line, written
 
 _FORMAT = "bmdp.FiniteBMDP/1"
+_STORED = (
+    *("format", "probability", "next_state", "row_start", "reward", "cost"),
+    *("gamma", "cost_gamma", "terminal", "horizon"),
+)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -164,8 +166,11 @@ class FiniteBMDP:
         Raises:
             StoreError: if the file exists, unless `overwrite`, or cannot be written.
         """
+        from bmdp import __version__
+
         arrays: dict[str, Any] = {
             "format": np.array(_FORMAT),
+            "bmdp": np.array(__version__),
             "probability": self.transition.data,
             "next_state": self.transition.indices.astype(np.int64),
             "row_start": self.transition.indptr.astype(np.int64),
@@ -188,48 +193,55 @@ class FiniteBMDP:
             ModelError: if what it holds is no model.
         """
         try:
-            with Path(path).open("rb") as opened, _archive(opened) as file:
-                if str(file["format"]) != _FORMAT:
-                    raise StoreError(f"{path} has format {file['format']}, not {_FORMAT}.")
-                reward = file["reward"]
-                shape = (reward.size, len(reward))
-                rows = (file["probability"], file["next_state"], file["row_start"])
-                horizon = int(file["horizon"])
-                return cls(
-                    transition=_stored_rows(rows, shape),
-                    reward=reward,
-                    cost=file["cost"],
-                    gamma=float(file["gamma"]),
-                    terminal=file["terminal"],
-                    horizon=None if horizon == 0 else horizon,
-                    cost_gamma=float(file["cost_gamma"]),
-                )
+            names, found = npz_arrays(Path(path), _STORED)
+            mark = str(found.get("format", ""))
+            if mark and mark != _FORMAT:
+                own = mark.startswith(_FORMAT.split("/")[0])
+                hint = ": upgrade bmdp to read it." if own else "."
+                raise StoreError(f"{path} has format {one_line(mark)}, not {_FORMAT}{hint}")
+            if set(names) - {"bmdp"} != set(_STORED):
+                raise ValueError("its arrays are not those of a model")
+            reward = found["reward"]
+            shape = (reward.size, len(reward))
+            rows = (found["probability"], found["next_state"], found["row_start"])
+            horizon = _number("horizon", found["horizon"], "i")
+            return cls(
+                transition=_stored_rows(rows, shape),
+                reward=reward,
+                cost=found["cost"],
+                gamma=float(_number("gamma", found["gamma"], "f")),
+                terminal=found["terminal"],
+                horizon=None if horizon == 0 else horizon,
+                cost_gamma=float(_number("cost_gamma", found["cost_gamma"], "f")),
+            )
         except FileNotFoundError as error:
             raise StoreError(f"{path} does not exist.") from error
-        except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-            if isinstance(error, StoreError):
-                raise
+        except (StoreError, ModelError):
+            raise
+        except (OSError, ValueError, TypeError, IndexError) as error:
             raise StoreError(
-                f"{path} is not a whole model file ({error}). Write one with FiniteBMDP.save."
-            ) from error
-        except ValueError as error:
-            if isinstance(error, ModelError):
-                raise
-            raise StoreError(
-                f"{path} is not a model file ({error}). Write one with FiniteBMDP.save."
+                f"{path} is not a whole model file ({one_line(error)}). Write one with "
+                "FiniteBMDP.save."
             ) from error
 
 
-def _archive(opened: BinaryIO) -> Any:
-    """Opens an npz file, without pickle."""
-    file = np.load(opened, allow_pickle=False)
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise ValueError("a single array")
-    return file
+def _number(name: str, stored: NDArray[Any], kind: str) -> Any:
+    """A single number of a file."""
+    if stored.shape != () or stored.dtype.kind != kind:
+        raise ValueError(f"{name} is no single number")
+    return stored.item()
 
 
 def _stored_rows(rows: tuple[Any, Any, Any], shape: tuple[int, int]) -> sparse.csr_array:
     """Builds a sparse matrix from stored arrays, checking that they fit together."""
-    matrix = sparse.csr_array(rows, shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
+    probability, next_state, row_start = rows
+    if next_state.dtype.kind != "i" or row_start.dtype.kind != "i":
+        raise ValueError("next_state and row_start are no whole numbers")
+    if probability.dtype.kind != "f" or probability.shape != next_state.shape:
+        raise ValueError("probability does not match next_state")
+    begins = (row_start.shape, next_state.ndim) == ((shape[0] + 1,), 1) and row_start[0] == 0
+    if not begins or (np.diff(row_start) < 0).any() or row_start[-1] != len(next_state):
+        raise ValueError("row_start does not rise from 0 to the number of entries")
+    if ((next_state < 0) | (next_state >= shape[1])).any():
+        raise ValueError("next_state is no state")
+    return sparse.csr_array(rows, shape=shape)

@@ -67,13 +67,22 @@ from bmdp.learn.contest import (
     fit_stored,
 )
 from bmdp.learn.explore import OnRunRecord
-from bmdp.learn.fitted import Fitted
+from bmdp.learn.fitted import FITTED_FORMAT, Fitted
 from bmdp.learn.natures import cautions, completed
 from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, versions
 from bmdp.learn.shelf import Shelf
 from bmdp.policies.limited import EpisodeLimitPolicy, require_limit
 from bmdp.randomness import named_generator, stream_key
-from bmdp.storage import AnyPath, Header, arrays_hash, files_hash, write_text
+from bmdp.storage import (
+    AnyPath,
+    Header,
+    arrays_hash,
+    files_hash,
+    one_line,
+    read_sealed,
+    sealed,
+    write_text,
+)
 
 LARGE = 100_000
 """Rows of a log from which on it is put in chunks, and candidates compete on a sample of it."""
@@ -739,7 +748,8 @@ def _go_on(
         if source is None or isinstance(source, Log):
             source = _kept(source, run.path, shelf)
         fitted = _fit(source, asked, shelf, on_progress)
-        write_text(run.path / FITTED, json.dumps(fitted.as_dict(), indent=1))
+        told = sealed(fitted.as_dict(), FITTED_FORMAT)
+        write_text(run.path / FITTED, json.dumps(told, indent=1))
         run.finish(fitted.policy)
     return fitted
 
@@ -860,9 +870,10 @@ def read_fitted(run: RunFolder) -> Fitted:
         StoreError: if its files are damaged.
     """
     try:
-        found = json.loads((run.path / FITTED).read_text())
+        found = read_sealed(run.path / FITTED, FITTED_FORMAT)
         return Fitted.from_dict(found, run.final_policy())
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
-            f"{run.path / FITTED} is damaged: {error}. Delete {run.path / 'done'}, and resume."
+            f"{run.path / FITTED} is damaged: {one_line(error)}. Delete {run.path / 'done'}, and "
+            "resume."
         ) from error

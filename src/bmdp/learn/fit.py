@@ -36,7 +36,7 @@ from torch import Tensor
 from bmdp.arrays import BoolArray, FloatArray, IntArray, narrowed, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
-from bmdp.errors import ConfigError, DataError
+from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.learn.rows import (
     Log,
     Look,
@@ -437,6 +437,13 @@ def iterated(
     n_done = first
     if keeper is not None:
         n_done, change, kept = keeper.load()
+        fitted = {fit.plan(k)[0] for k in range(first, min(n_done, n_all))}
+        if n_done > n_all or kept.keys() != fitted:
+            raise StoreError(
+                "what was kept of a fit is damaged: files of its steps are missing. Delete the "
+                "folder fit/ of its round and resume: the iterations of its round are then done "
+                "again."
+            )
         for step, tensors in kept.items():
             q.set_step(step, tensors)
     if n_done >= n_all:  # it was killed after its last iteration

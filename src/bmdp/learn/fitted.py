@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.storage import require_types
+
+FITTED_FORMAT = 1
+"""Of the files that say what a fit handed over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +127,22 @@ class Fitted:
 
     @classmethod
     def from_dict(cls, found: dict[str, Any], policy: Any) -> Fitted:
-        """Returns what `as_dict` told, with its policy."""
+        """Returns what `as_dict` told, with its policy.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: if it is something else.
+        """
         columns: dict[str, Any] = {
             name: np.array(value, np.float64) if isinstance(value, list) else value
             for name, value in found["forecast"].items()
         }
+        require_types("Forecast", Forecast, columns)
+        for one in found["candidates"]:
+            require_types("Candidate", Candidate, one)
         candidates = tuple(Candidate(**one) for one in found["candidates"])
-        forecast = Forecast(**columns)
-        return cls(policy, forecast, candidates, tuple(found["notes"]), found["summary"])
+        told = {"notes": tuple(found["notes"]), "summary": found["summary"]}
+        require_types("Fitted", cls, told)
+        return cls(policy, Forecast(**columns), candidates, **told)
 
 
 def _between(mean: float, low: float, high: float) -> str:

@@ -77,6 +77,10 @@ Row = dict[str, Any]
 
 RECORDS, LOCK, DONE, POLICY = "records.jsonl", "lock", "done", "policy"
 _BATCH, _FIT = "batch.npz", "fit"
+_COUNTS = {"n_rounds": 1, "n_iterations": 1}  # numbers of a record, from which on
+_COUNTS |= dict.fromkeys(("round", "iteration", "transitions", "n_episodes"), 0)
+_NEEDED = {"collection": {"round"}, "iteration": {"round", "iteration"}, "prediction": {"round"}}
+_LISTS, _MEANS = ("budgets", "reward", "cost"), ("delta", "last_loss", "seconds")
 _PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 
 
@@ -328,7 +332,7 @@ class FitKeeper:
         n_done, last, found = 0, None, {}
         for file in self._files():
             number, change, tensors = self._read(file, arrays=True)
-            found[int(file.stem.removeprefix("step-"))] = tensors
+            found[self._step(file)] = tensors
             n_done, last = max((n_done, last), (number, change), key=lambda both: both[0])
         return n_done, last, dict(sorted(found.items(), reverse=True))
 
@@ -338,13 +342,20 @@ class FitKeeper:
         """Keeps what was fitted at a step."""
         whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         marks = {"n_done": str(n_done), "change": "" if change is None else change.hex()}
-        marks["sha256"] = self._hash(whole, marks)
+        marks |= {"sha256": self._hash(whole, marks), "bmdp": bmdp.__version__}
         with written(self.path / f"step-{step:04d}.safetensors") as new:
             save_file(whole, new, metadata=marks)
 
     def discard(self) -> None:
         """Deletes all of it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _step(self, file: Path) -> int:
+        """Number of the step of a file."""
+        number = file.stem.removeprefix("step-")
+        if not number.isdecimal():
+            raise self._damaged(file)
+        return int(number)
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("step-*.safetensors"))
@@ -355,12 +366,13 @@ class FitKeeper:
                 marks = opened.metadata() or {}
                 names = opened.keys() if arrays else ()
                 found = {name: opened.get_tensor(name) for name in names}
-            n_done, change = int(marks["n_done"]), marks["change"]
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            n_done, told = int(marks["n_done"]), marks["change"]
+            change = float.fromhex(told) if told else None
+        except (OSError, SafetensorError, KeyError, ValueError, OverflowError) as error:
             raise self._damaged(file) from error
-        if arrays and self._hash(found, marks) != marks.get("sha256"):
+        if n_done < 1 or (arrays and self._hash(found, marks) != marks.get("sha256")):
             raise self._damaged(file)
-        return n_done, float.fromhex(change) if change else None, found
+        return n_done, change, found
 
     def _hash(self, tensors: dict[str, Tensor], marks: dict[str, str]) -> str:
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
@@ -508,9 +520,30 @@ def read_records(path: Path) -> list[Row]:
             record = json.loads(line)
         except ValueError:  # what it tells of was not kept
             break
-        if isinstance(record, dict):
-            found.append(record)
+        if not _is_record(record):
+            break
+        found.append(record)
     return found
+
+
+def _is_record(record: Any) -> bool:
+    """Whether something is a record: it has a kind, and numbers where its kind has them."""
+    kind = record.get("kind") if isinstance(record, dict) else None
+    if not isinstance(kind, str) or kind not in _NEEDED:
+        return False
+    counts = {name: record[name] for name in _COUNTS if record.get(name) is not None}
+    if not counts.keys() >= _NEEDED[kind]:
+        return False
+    if not all(type(count) is int and count >= _COUNTS[name] for name, count in counts.items()):
+        return False
+    is_list = kind == "prediction"
+    told = [record[name] for name in (*_LISTS, *(() if is_list else _MEANS)) if name in record]
+    if not is_list:
+        return all(value is None or type(value) in (int, float) for value in told)
+    several = [value for value in told if isinstance(value, list)]
+    return len({len(value) for value in several}) <= 1 and all(
+        type(number) in (int, float) for value in several for number in value
+    )
 
 
 def require_new(path: Path) -> None:
@@ -561,7 +594,7 @@ def share_done(folder: AnyPath) -> float:
     n_done = last.get("iteration", -1) + 1
     rounds = before / 2 + n_done / (last.get("n_iterations") or n_done or 1)
     share: float = (before + 1) * rounds / (n_rounds * (n_rounds + 1) / 2)
-    return share
+    return min(share, 1.0)
 
 
 def last_line(record: RunRecord | Row) -> str:
@@ -573,13 +606,14 @@ def last_line(record: RunRecord | Row) -> str:
     """
     row = record if isinstance(record, dict) else {"kind": record.kind, **record.as_dict()}
     if row["kind"] == "prediction":
-        return f"prediction from {row['n_episodes']:,} held-out episodes"
+        return f"prediction from {row.get('n_episodes') or 0:,} held-out episodes"
     n_rounds = row.get("n_rounds")
     name = "" if n_rounds == 1 else f"{_counted('round', row['round'], n_rounds)}, "
     if row["kind"] == "collection":
-        means = f"reward {row['reward']:.3g} and cost {row['cost']:.3g} an episode"
-        return f"{name}{row['transitions']:,} transitions, {means}"
-    loss = row["delta"] if row["last_loss"] is None else row["last_loss"]
+        reward, cost = (math.nan if row.get(k) is None else row[k] for k in ("reward", "cost"))
+        means = f"reward {reward:.3g} and cost {cost:.3g} an episode"
+        return f"{name}{row.get('transitions') or 0:,} transitions, {means}"
+    loss = row.get("delta") if row.get("last_loss") is None else row["last_loss"]
     told = "" if loss is None else f", loss {loss:.3g}"
     return f"{name}{_counted('iteration', row['iteration'], row.get('n_iterations'))}{told}"
 

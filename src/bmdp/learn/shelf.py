@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,10 +13,11 @@ import numpy as np
 from bmdp.data import TransitionBatch
 from bmdp.errors import BmdpError, StoreError
 from bmdp.policies.policy import load_policy
-from bmdp.storage import load_value, save_value, write_text
+from bmdp.storage import load_value, read_sealed, save_value, sealed, write_text
 
 T = TypeVar("T")
 CLOCK = "clock"
+_FORMAT = 1  # of numbers that are kept
 Numbers = dict[str, Any]
 """Names, with numbers or arrays."""
 
@@ -95,15 +95,9 @@ class Shelf:
 
 def _write(made: Numbers, place: Path) -> None:
     plain = {name: np.asarray(value).tolist() for name, value in made.items()}
-    write_text(place, json.dumps({"sha256": _checksum(plain), "numbers": plain}))
+    write_text(place, json.dumps(sealed({"numbers": plain}, _FORMAT)))
 
 
 def _read(place: Path) -> Numbers:
-    found = json.loads(place.read_text())
-    if _checksum(found["numbers"]) != found["sha256"]:
-        raise StoreError(f"{place} does not hold what was written.")
-    return {n: np.array(v) if isinstance(v, list) else v for n, v in found["numbers"].items()}
-
-
-def _checksum(plain: Numbers) -> str:
-    return sha256(json.dumps(plain).encode()).hexdigest()
+    found = read_sealed(place, _FORMAT)["numbers"]
+    return {n: np.array(v) if isinstance(v, list) else v for n, v in found.items()}

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray, require_shape
-from bmdp.errors import ConfigError
+from bmdp.checks import require_count
+from bmdp.errors import ConfigError, StoreError
 from bmdp.frontier import BudgetStatus
 from bmdp.models.regressor import LearnedQ, Loss, Problem, QModel, RowSet, Sizes
-from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
+from bmdp.policies.policy import Decision, Decisions, OneStepPolicy, require_step
 from bmdp.storage import storable
 
 _NO_TARGETS = "an actor is not fitted to targets: it practises (bmdp.learn.practice)."
@@ -54,6 +55,10 @@ class ActorModel:
 
     width: int = 64
     knots: int = 10
+
+    def __post_init__(self) -> None:
+        require_count("width", self.width, 1)
+        require_count("knots", self.knots, 2)
 
     def empty(self, sizes: Sizes) -> ActorQ:
         """Returns networks whose weights are 0, for prices whose places are spread evenly."""
@@ -139,10 +144,23 @@ class ActorQ(QModel):
         levelled = rewards + rewards.amax(2, keepdim=True) - some.amax(2, keepdim=True)
         return torch.stack((levelled, costs), dim=2)
 
+    def check(self) -> None:
+        """Checks that all is finite, and that places are where prices can be.
+
+        Raises:
+            StoreError: if not.
+        """
+        self.require_scaling()
+        for name, tensor in self.state_dict().items():
+            self.require(name, tuple(tensor.shape))
+        self.require("places", (len(self.sizes.heads),), -1, 1)
+        if self.sizes.n_members != 1 or self.sizes.n_steps != 1:
+            raise StoreError("ActorQ must have one member and one step.")
+
     def select(self, members: list[int]) -> ActorQ:
         """Returns a copy: there is one member."""
         found = self.settings.empty(self.sizes)
-        found.load_tensors(self.state_dict())
+        found.set_tensors(self.state_dict())
         return found
 
 
@@ -189,6 +207,12 @@ class SampledActor(OneStepPolicy):
 
     takes_masks = True
 
+    def __post_init__(self) -> None:
+        """Checks that there is an actor."""
+        if not isinstance(self.q_function.model, ActorQ):
+            raise ConfigError("SampledActor.q_function must be of an actor.")
+        require_step("SampledActor.step", self.step, self.q_function)
+
     @property
     def budget_range(self) -> tuple[float, float]:
         """Numbers of the prices."""
@@ -205,8 +229,10 @@ class SampledActor(OneStepPolicy):
         return 1
 
     def at_step(self, step: int) -> SampledActor:
-        """Returns the policy of one step."""
-        return replace(self, step=step)
+        """Returns the policy of one step; the last one is for later steps, too."""
+        if self.n_steps == 1:
+            return self
+        return replace(self, step=min(step, self.n_steps - 1))
 
     def choose(
         self,

@@ -343,33 +343,22 @@ class ForestQ(Averager):
         Raises:
             StoreError: if not.
         """
-        if not (self._has_shapes() and self._has_trees()):
-            raise StoreError("ForestQ: its nodes do not make trees.")
-
-    def _has_shapes(self) -> bool:
         n_members, n_steps, n_actions, n_numbers, heads = self.sizes
-        shape, (n_leaves, *_) = self.feature.shape, (*self.values.shape[2:], 0)
-        return (
-            shape[:-1] == (n_members, n_actions, self.settings.trees)
-            and shape[-1] > 0
-            and self.centre.shape == self.scale.shape == (n_numbers,)
-            and self.threshold.shape == self.leaf_of.shape == shape
-            and self.child.shape == (*shape, 2)
-            and self.values.shape == (n_members, n_steps, n_leaves, 2, len(heads))
-        )
-
-    def _has_trees(self) -> bool:
-        size = self.feature.shape[-1]
+        if self.feature.ndim != 4 or self.values.ndim != 5 or not self.values.numel():
+            raise StoreError("ForestQ: its nodes do not make trees.")
+        size, n_leaves = self.feature.shape[3], self.values.shape[2]
+        shape = n_members, n_actions, self.settings.trees, size
+        self.require_scaling()
+        self.require("feature", shape, 0, max(1, n_numbers) - 1)
+        self.require("threshold", shape)
+        self.require("child", (*shape, 2), 0, size - 1)
+        self.require("leaf_of", shape, 0, n_leaves - 1)
+        self.require("values", (n_members, n_steps, n_leaves, 2, len(heads)))
         nodes = torch.arange(size, device=self.child.device)[:, None]
-        goes_on, feature, leaf_of = self.child != nodes, self.feature, self.leaf_of
-        rules = (
-            goes_on.all(-1) | ~goes_on.any(-1),
-            (self.child > nodes) | ~goes_on,
-            self.child < size,
-            (feature >= 0) & (feature < max(1, self.sizes.n_numbers)),
-            (leaf_of >= 0) & (leaf_of < self.values.shape[2]),
-        )
-        return all(bool(rule.all()) for rule in rules)
+        goes_on = self.child != nodes
+        is_one = goes_on.all(-1) | ~goes_on.any(-1)  # a node or a leaf
+        if not (is_one.all() and ((self.child > nodes) | ~goes_on).all()):
+            raise StoreError("ForestQ: its nodes do not make trees: children must follow parents.")
 
 
 def scaled_outcomes(

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
-from bmdp.errors import ConfigError
+from bmdp.errors import ConfigError, StoreError
 from bmdp.models.regressor import (
     Averager,
     Part,
@@ -49,6 +49,7 @@ _BUMPS, _GPU_BUMPS = 2**20, 2**22  # bumps that are held at a time; on a CPU, in
 _FEW = 64  # states at which all members are computed at once
 _N_JUDGED = 8192  # rows by which the length and the ridge are chosen, at most
 _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are not normal
+_SHORTEST = 1e-150  # length of a bump, of which one over the square is a number
 _LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
 
 
@@ -270,6 +271,24 @@ class KernelQ(Averager):
                 self._generator(f"judged/{rows.name}/{member}/{action}"),
             )
         return self._bases[key]
+
+    def check(self) -> None:
+        """Checks that there are centres for each step, and weights for each centre.
+
+        Raises:
+            StoreError: if not.
+        """
+        n_members, n_steps, n_actions, n_numbers, heads = self.sizes
+        n_groups, n_centres = ((*self.centres.shape, 0, 0)[at] for at in (1, 3))
+        if self.centres.ndim != 5 or n_centres < 1:
+            raise StoreError("KernelQ.centres must have shape [E, groups, A, C, D].")
+        shape, values = (n_members, n_steps, n_actions), (2, len(heads))
+        self.require_scaling()
+        self.require("group", (n_steps,), 0, n_groups - 1)
+        self.require("centres", (n_members, n_groups, n_actions, n_centres, n_numbers))
+        self.require("lengths", shape, _SHORTEST)
+        self.require("weights", (*shape, n_centres, *values))
+        self.require("means", (*shape, *values))
 
     def read(self, embedded: Tensor, step: int, members: slice = slice(None)) -> Tensor:
         """Values of some members at embedded states: `[E, n, 2, A, H]`.

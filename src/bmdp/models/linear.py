@@ -127,6 +127,16 @@ class LinearQ(Averager):
                 found[0] += mean
                 self.coefficients[member, step, action] = found
 
+    def check(self) -> None:
+        """Checks that there are coefficients of all features.
+
+        Raises:
+            StoreError: if not.
+        """
+        self.require_scaling()
+        n_features = state_features(self.centre[None], self.settings.state_features).shape[1]
+        self.require("coefficients", (*self.sizes[:3], n_features, 2, len(self.sizes.heads)))
+
     def read_member(self, member: int, embedded: Tensor, step: int) -> Tensor:
         """Values of one model, `[n, 2, A, H]`."""
         return torch.einsum("np,apvh->nvah", embedded, self.coefficients[member, step])

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray
 from bmdp.checks import require_choice, require_count
-from bmdp.errors import ConfigError, DataError
+from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.models.regressor import (
     Loss,
     Problem,
@@ -337,6 +337,18 @@ class NetworkQ(QModel):
         with torch.no_grad():
             return float(losses(cast(QStack, self.stacks[step]), samples).mean())
 
+    def check(self) -> None:
+        """Checks that all is finite, and that budgets are the heads.
+
+        Raises:
+            StoreError: if not.
+        """
+        self.require_scaling()
+        for name, tensor in self.state_dict().items():
+            self.require(name, tuple(tensor.shape))
+        if self.budgets.tolist() != torch.tensor(self.sizes.heads, dtype=torch.float32).tolist():
+            raise StoreError("NetworkQ.budgets must be the heads of the model.")
+
     def step_tensors(self, step: int) -> dict[str, Tensor]:
         """Parameters of a step, and the moments of the optimiser."""
         assert self._optimiser is not None
@@ -346,14 +358,35 @@ class NetworkQ(QModel):
         return found
 
     def set_step(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Goes on from there."""
+        """Goes on from there.
+
+        Raises:
+            StoreError: if it is of other networks.
+        """
+        stack = self.stacks[step]
+        own = {k.removeprefix("stack."): v for k, v in tensors.items() if k.startswith("stack.")}
+        needed = {name: tensor.shape for name, tensor in stack.state_dict().items()}
+        wanted = {f"stack.{name}": shape for name, shape in needed.items()}
+        if len(tensors) > len(own):  # Adam has moments of all parameters, or of none yet
+            for i, parameter in enumerate(stack.parameters()):
+                shapes = {"step": torch.Size(()), "exp_avg": parameter.shape}
+                shapes["exp_avg_sq"] = parameter.shape
+                wanted |= {f"moments.{i}.{name}": shape for name, shape in shapes.items()}
+        shapes_of = {name: tensor.shape for name, tensor in tensors.items()}
+        are_floats = all(tensor.dtype == torch.float32 for tensor in tensors.values())
+        is_square_or_count = [n.endswith((".exp_avg_sq", ".step")) for n in tensors]
+        are_right = all(
+            bool(tensor.isfinite().all() and (not from_0 or (tensor >= 0).all()))
+            for tensor, from_0 in zip(tensors.values(), is_square_or_count, strict=True)
+        )
+        if shapes_of != wanted or not are_floats or not are_right:
+            raise StoreError("NetworkQ: what was kept is of other networks.")
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             if key.startswith("moments."):
-                _, i, name = key.split(".")
-                state.setdefault(int(i), {})[name] = value
-        own = {k.removeprefix("stack."): v for k, v in tensors.items() if k.startswith("stack.")}
-        self.stacks[step].load_state_dict(own)
+                _, i_of, name = key.split(".")
+                state.setdefault(int(i_of), {})[name] = value
+        stack.load_state_dict(own)
         self._optimiser = self._new_optimiser(step)
         self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": state})
         self._fitted = step
@@ -585,8 +618,11 @@ class LinearStack(nn.Module):
     def __init__(self, n_networks: int, n_in: int, n_out: int, generator: torch.Generator) -> None:
         """Draws the weights on the CPU, so that they are the same for every device."""
         super().__init__()
-        bound = float(np.sqrt(6 / (n_in + n_out)))
-        drawn = torch.rand((n_networks, n_in, n_out), generator=generator)
+        bound, shape = float(np.sqrt(6 / (n_in + n_out))), (n_networks, n_in, n_out)
+        if torch.get_default_device().type == "meta":  # where nothing can be drawn
+            drawn = torch.zeros(shape)
+        else:
+            drawn = torch.rand(shape, generator=generator)
         self.weight = nn.Parameter((2 * drawn - 1) * bound)
         self.bias = nn.Parameter(torch.zeros((n_networks, 1, n_out)))
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, narrowed, require_shape
-from bmdp.errors import ConfigError, StoreError
+from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.policies.policy import MOST_KEPT, Policy
 from bmdp.randomness import named_generator
 from bmdp.storage import restores, storable
@@ -41,6 +41,7 @@ CHUNK = 8192
 """Rows of which sums are made at a time: fixed, as sums are rounded as their parts are cut."""
 
 _MOST_JUDGED = 4096  # rows of a model that tell its loss
+_FEW_NUMBERS = 2**20  # that an empty model may have, whatever its arrays are
 
 Settings = TypeVar("Settings")
 
@@ -213,7 +214,7 @@ class QModel(nn.Module):
         """Returns a model with some members of the ensemble."""
         sizes = self.sizes._replace(n_members=len(members))
         found: QModel = self.settings.empty(sizes)
-        found.load_tensors(
+        found.set_tensors(
             {
                 name: tensor if name in self.common else tensor[members]
                 for name, tensor in self.state_dict().items()
@@ -226,22 +227,45 @@ class QModel(nn.Module):
         return {n: t[:, step] for n, t in self.state_dict().items() if self._has_steps(n)}
 
     def set_step(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Sets what `step_tensors` returned."""
-        state = self.state_dict()
-        for name, tensor in tensors.items():
-            state[name][:, step] = tensor.to(state[name].device)
+        """Sets what `step_tensors` returned.
+
+        Raises:
+            StoreError: if it is of another model.
+        """
+        own, state = self.step_tensors(step), self.state_dict()
+        for name in own.keys() | tensors.keys():
+            kinds = [
+                (t.shape, t.dtype) for t in (own.get(name), tensors.get(name)) if t is not None
+            ]
+            if len(kinds) < 2 or kinds[0] != kinds[1]:
+                raise StoreError(f"{type(self).__name__}: {name} is not that of the model.")
+            state[name][:, step] = tensors[name].to(state[name].device)
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Sets all buffers and parameters, and checks them; see `set_tensors`.
+
+        Raises:
+            StoreError: if one is missing, unknown, of another type, or makes no sense.
+        """
+        self.set_tensors(tensors)
+        for module in self.modules():
+            if isinstance(module, QModel):
+                module.check()
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Sets all buffers and parameters; buffers take the shape they are given.
 
         Raises:
-            StoreError: if one is missing, unknown, or makes no sense.
+            StoreError: if one is missing, unknown, or of another type.
         """
         parameters, state = dict(self.named_parameters()), self.state_dict()
         if tensors.keys() != state.keys():
             wrong = sorted(tensors.keys() ^ state.keys())
             raise StoreError(f"{type(self).__name__}: arrays do not match: {', '.join(wrong)}.")
         for name, tensor in tensors.items():
+            if tensor.dtype != state[name].dtype:
+                own = str(state[name].dtype).removeprefix("torch.")
+                raise StoreError(f"{type(self).__name__}.{name} must be of type {own}.")
             if name in parameters:
                 if tensor.shape != parameters[name].shape:
                     raise StoreError(f"{type(self).__name__}: {name} has the wrong shape.")
@@ -249,10 +273,8 @@ class QModel(nn.Module):
                     parameters[name].copy_(tensor)
             else:
                 owner, _, last = name.rpartition(".")
-                device, dtype = state[name].device, state[name].dtype
                 module = self.get_submodule(owner)
-                module.register_buffer(last, tensor.to(device=device, dtype=dtype))
-        self.check()
+                module.register_buffer(last, tensor.to(device=state[name].device))
 
     def stored(self) -> tuple[str, dict[str, Any]]:
         """Kind and fields of the model, for a file."""
@@ -262,11 +284,40 @@ class QModel(nn.Module):
         return "QModel", {**fields_of, "names": tuple(tensors), "arrays": arrays}
 
     def check(self) -> None:
-        """Checks arrays that were read from a file.
+        """Checks arrays that were read from a file, before anything else looks at them.
 
         Raises:
             StoreError: if they make no sense.
         """
+
+    def require(
+        self, name: str, shape: tuple[int, ...], least: float = -np.inf, most: float = np.inf
+    ) -> None:
+        """Checks one of its tensors: the shape, and that all numbers are finite and of a range.
+
+        Raises:
+            StoreError: naming the tensor, the rule, and what was given.
+        """
+        tensor, told = self.state_dict()[name], f"{type(self).__name__}.{name}"
+        if tensor.shape != shape:
+            raise StoreError(f"{told} must have shape {list(shape)}; got {list(tensor.shape)}.")
+        good = (tensor >= least) & (tensor <= most)
+        if tensor.is_floating_point():
+            good &= tensor.isfinite()
+        if not good.all():
+            place = torch.nonzero(~good)[0].tolist()
+            rule = f"from {least:g} to {most:g}" if least > -np.inf or most < np.inf else "finite"
+            found = float(tensor[tuple(place)])
+            raise StoreError(f"{told} must be {rule}; got {found:g} at {place}.")
+
+    def require_scaling(self) -> None:
+        """Checks `centre` and `scale` of states, `[D]` each.
+
+        Raises:
+            StoreError: if they are not finite, or a scale is not above 0.
+        """
+        self.require("centre", (self.sizes.n_numbers,))
+        self.require("scale", (self.sizes.n_numbers,), np.finfo(np.float64).tiny)
 
     def _has_steps(self, name: str) -> bool:
         return name not in self.common and name not in self.constant
@@ -274,13 +325,60 @@ class QModel(nn.Module):
 
 @restores("QModel")
 def _restored(
-    settings: Regressor, sizes: tuple[Any, ...], names: tuple[str, ...], arrays: tuple[Any, ...]
+    settings: Regressor,
+    sizes: tuple[int, int, int, int, tuple[float, ...]],
+    names: tuple[str, ...],
+    arrays: tuple[np.ndarray[Any, Any], ...],
 ) -> QModel:
     """The model that `stored` described."""
-    model = settings.empty(Sizes(*sizes))
+    if len(names) != len(arrays) or len(set(names)) < len(names):
+        raise StoreError("its arrays do not match their names.")
+    room = sum(array.size for array in arrays)
+    checked = _checked_sizes(Sizes(*sizes), room)
+    _require_room(settings, checked, room)
+    model = settings.empty(checked)
     given = (torch.from_numpy(np.array(array)) for array in arrays)
     model.load_tensors(dict(zip(names, given, strict=True)))
     return model
+
+
+def _checked_sizes(sizes: Sizes, room: int) -> Sizes:
+    """Sizes that arrays of so many numbers may have.
+
+    Raises:
+        StoreError: naming the first that is wrong.
+    """
+    least = {"n_members": 1, "n_steps": 1, "n_actions": 1, "n_numbers": 0}
+    for name, fewest in least.items():
+        found = getattr(sizes, name)
+        if not fewest <= found <= max(room, 1):
+            rule = f"from {fewest} to the size of its arrays"
+            raise StoreError(f"{name} must be {rule}; got {found}.")
+    if not sizes.heads or not np.isfinite(sizes.heads).all():
+        raise StoreError("heads must be finite numbers, and at least one.")
+    return sizes
+
+
+def _require_room(settings: Regressor, sizes: Sizes, room: int) -> None:
+    """Checks that a model of some sizes is no larger than arrays of so many numbers, unmade.
+
+    Numbers of one and of two steps say how many there are of any number of steps.
+
+    Raises:
+        StoreError: if it is larger.
+    """
+    one, two = (_n_numbers_of(settings, sizes._replace(n_steps=n)) for n in (1, 2))
+    if one + (two - one) * (sizes.n_steps - 1) > max(room, _FEW_NUMBERS):
+        raise StoreError("its sizes are larger than its arrays.")
+
+
+def _n_numbers_of(settings: Regressor, sizes: Sizes) -> int:
+    """How many numbers an empty model has; 0 if that cannot be said without making it."""
+    try:
+        with torch.device("meta"):
+            return sum(tensor.numel() for tensor in settings.empty(sizes).state_dict().values())
+    except NotImplementedError:
+        return 0
 
 
 Sum: TypeAlias = "Tensor | None"
@@ -605,6 +703,39 @@ class LearnedQ:
 
     takes_masks: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        """Checks that all parts are of one model.
+
+        Raises:
+            DataError: naming the part that is not.
+        """
+        sizes = self.model.sizes
+        require_shape("LearnedQ.taken", self.taken, (sizes.n_actions,), "[A]")
+        require_shape("LearnedQ.shown", self.shown, (None,), "[D]")
+        n_shown = int(np.count_nonzero(self.shown))
+        if n_shown != sizes.n_numbers:
+            raise DataError(
+                f"LearnedQ.shown must show the model its {sizes.n_numbers} numbers; got {n_shown}."
+            )
+        if not self.taken.any():
+            raise DataError("LearnedQ.taken must have an action; got none.")
+        for name in ("reward_unit", "cost_unit"):
+            unit = getattr(self, name)
+            if not 0 < unit < np.inf:
+                raise DataError(f"LearnedQ.{name} must be above 0 and finite; got {unit}.")
+        if not np.isfinite(self.caution):
+            raise DataError(f"LearnedQ.caution must be finite; got {self.caution}.")
+        if self.clock < 0 or (self.clock and sizes.n_steps > 1):
+            raise DataError(f"LearnedQ.clock must be 0, or of a single model; got {self.clock}.")
+        fits = getattr(self.support, "fits", None)
+        if fits is not None and not fits(sizes.n_numbers, sizes.n_actions):
+            raise DataError("LearnedQ.support must be of the states and actions of the model.")
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads, H."""
+        return len(self.model.sizes.heads)
+
     @property
     def n_steps(self) -> int:
         """Number of steps that differ."""
@@ -726,6 +857,21 @@ class MeanQ:
     parts: tuple[LearnedQ, ...]
 
     takes_masks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Checks that the parts have the same heads, actions and numbers.
+
+        Raises:
+            DataError: if they have not.
+        """
+        kinds = {(len(p.taken), len(p.shown) - (p.clock > 0), p.n_heads) for p in self.parts}
+        if len(kinds) != 1:
+            raise DataError("MeanQ.parts must be of the same states, actions and heads.")
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads, H."""
+        return self.parts[0].n_heads
 
     @property
     def n_steps(self) -> int:

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.models.forest import ForestModel
+from bmdp.arrays import BoolArray, FloatArray, IntArray, require_finite, require_shape
+from bmdp.errors import DataError
+from bmdp.models.forest import ForestModel, ForestQ
 from bmdp.models.regressor import CHUNK, Problem, QModel, RowSet, Sizes, cover
-from bmdp.models.table import TableModel
+from bmdp.models.table import TableModel, TableQ
 from bmdp.storage import storable
 
 _TREES = 20
@@ -46,6 +47,27 @@ class Support:
     model: QModel  # groups of states, and shares of actions in them
     counts: FloatArray  # [G, A], different episodes that took an action in a group
     least: float  # episodes that make an action known
+
+    def __post_init__(self) -> None:
+        """Checks that there are counts of each group.
+
+        Raises:
+            DataError: if there are not, or they are none.
+        """
+        model = self.model
+        if not isinstance(model, TableQ | ForestQ) or model.sizes[:3] != (1, 1, 1):
+            raise DataError("Support.model must be one table, or one forest, of one action.")
+        n_groups = model.n_cells if isinstance(model, TableQ) else model.values.shape[2]
+        require_shape("Support.counts", self.counts, (None, len(model.sizes.heads)), "[G, A]")
+        require_finite("Support.counts", self.counts)
+        if len(self.counts) < n_groups or (self.counts < 0).any():
+            raise DataError(f"Support.counts must be from 0 on, of {n_groups} groups at least.")
+        if not 0 <= self.least < np.inf:
+            raise DataError(f"Support.least must be from 0 on and finite; got {self.least}.")
+
+    def fits(self, n_numbers: int, n_actions: int) -> bool:
+        """Whether it is of states of so many numbers, and of so many actions."""
+        return (self.model.sizes.n_numbers, self.counts.shape[1]) == (n_numbers, n_actions)
 
     @classmethod
     def of(  # noqa: PLR0913

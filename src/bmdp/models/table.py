@@ -143,10 +143,12 @@ class TableQ(Averager):
         Raises:
             StoreError: if not.
         """
-        n_cells = len(self.cells) + 1
-        fits = len(self.seen) == n_cells and self.table.shape[2] == n_cells
-        if not fits or (self.cells[1:] <= self.cells[:-1]).any():
-            raise StoreError("TableQ: its cells do not match its tables.")
+        n_members, n_steps, n_actions, _, heads = self.sizes
+        self.require("cells", (self.cells.numel(),))
+        self.require("seen", (self.n_cells, n_actions))
+        self.require("table", (n_members, n_steps, self.n_cells, 2, n_actions, len(heads)))
+        if (self.cells[1:] <= self.cells[:-1]).any():
+            raise StoreError("TableQ.cells must rise strictly.")
 
 
 @njit(cache=True, nogil=True)

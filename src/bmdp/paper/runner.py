@@ -48,6 +48,7 @@ from bmdp.storage import (
     AnyPath,
     create_folder,
     discard_folder,
+    header_text,
     locked,
     read_header,
     write_text,
@@ -265,7 +266,7 @@ class ExperimentFolder:
             spec.require_same(folder.header, path)
             if folder.header["seeds"] != list(spec.seeds):
                 folder.header |= {"seeds": list(spec.seeds), "command": spec.command(path)}
-                write_text(target / SPEC, json.dumps(folder.header, indent=1) + "\n")
+                write_text(target / SPEC, header_text(folder.header))
             yield folder
 
     def locked(self) -> AbstractContextManager[None]:

@@ -73,14 +73,17 @@ class ExploringPolicy(Policy):
     takes_masks = True
 
     def __post_init__(self) -> None:
-        if not self.decay >= 0 or not 0 <= self.floor <= 1 or self.hold < 1:
+        is_whole = isinstance(self.hold, int | np.integer) and 1 <= self.hold <= LARGEST
+        if not 0 <= self.decay < np.inf or not 0 <= self.floor <= 1 or not is_whole:
             raise ConfigError(
-                "decay must be from 0 on, floor from 0 to 1 and hold from 1 on; "
+                "decay must be from 0 on, floor from 0 to 1 and hold from 1 on, all finite; "
                 f"got {self.decay}, {self.floor} and {self.hold}."
             )
         require_share("move", self.move)
         if self.length is not None:
             require_from_0("length", self.length)
+            if np.isinf(self.length):
+                raise ConfigError("length must be finite; got inf.")
 
     @property
     def budget_range(self) -> tuple[float, float]:

@@ -43,6 +43,8 @@ from bmdp.policies.policy import (
     admitted_mask,
     cell_values,
     cells_of,
+    require_heads,
+    require_step,
 )
 from bmdp.storage import storable
 
@@ -107,6 +109,8 @@ class HullRule:
             if len(values) == 0 or (values < 0).any():
                 raise ConfigError(f"HullRule.{name} must be from 0 on; got {values.tolist()}.")
             object.__setattr__(self, name, read_only(values))
+        if self.cost_cap is not None and not np.isfinite(self.cost_cap):
+            raise ConfigError(f"HullRule.cost_cap must be finite, or None; got {self.cost_cap}.")
 
     @classmethod
     def of(
@@ -209,8 +213,15 @@ class TabularQ:
         require_shape("TabularQ.q_c", q_c, q_r.shape, "[S, A, B]")
         require_finite("TabularQ.q_r", q_r)
         require_finite("TabularQ.q_c", q_c)
+        if q_r.size == 0:
+            raise DataError(f"TabularQ.q_r must hold values; got shape {list(q_r.shape)}.")
         object.__setattr__(self, "q_r", read_only(q_r))
         object.__setattr__(self, "q_c", read_only(q_c))
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads, B."""
+        return int(self.q_r.shape[-1])
 
     @property
     def n_steps(self) -> int:
@@ -265,6 +276,8 @@ class HullPolicy(QPolicy):
         require_finite("HullPolicy.beta_grid", grid)
         if len(grid) == 0 or (np.diff(grid) <= 0).any():
             raise DataError("HullPolicy.beta_grid must hold at least one budget and rise strictly.")
+        require_heads("HullPolicy.beta_grid", self.q_function, len(grid))
+        require_step("HullPolicy.step", self.step, self.q_function)
         object.__setattr__(self, "beta_grid", read_only(grid))
 
     @property

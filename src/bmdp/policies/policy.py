@@ -823,6 +823,27 @@ def steps_of(q_function: QFunction) -> int:
     return int(getattr(q_function, "n_steps", 1))
 
 
+def require_step(name: str, step: Any, q_function: QFunction) -> None:
+    """Checks that a policy plays all steps of its Q-function (None), or one of them.
+
+    Raises:
+        ConfigError: naming the setting, and what was given.
+    """
+    if step is not None:
+        require_count(name, step, 0, max(0, steps_of(q_function) - 1))
+
+
+def require_heads(name: str, q_function: QFunction, n_heads: int) -> None:
+    """Checks that a Q-function that knows the number of its heads has as many as a policy reads.
+
+    Raises:
+        DataError: naming what must be as many, and how many heads there are.
+    """
+    found = getattr(q_function, "n_heads", n_heads)
+    if found != n_heads:
+        raise DataError(f"{name} must be as many as heads of q_function, {found}; got {n_heads}.")
+
+
 def q_values(
     q_function: QFunction,
     states: NDArray[Any],

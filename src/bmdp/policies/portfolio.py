@@ -28,6 +28,7 @@ from bmdp.arrays import (
     require_finite,
     require_shape,
 )
+from bmdp.checks import require_share
 from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
 from bmdp.policies.policy import (
@@ -353,12 +354,25 @@ class Certificate:
     episode_limit: float | None = field(default=None, kw_only=True)  # that costs are chances of
 
     def __post_init__(self) -> None:
-        """Checks shapes, and makes arrays read-only."""
+        """Checks numbers and shapes, and makes arrays read-only."""
+        if not 0 < self.confidence < 1:
+            raise DataError(
+                f"Certificate.confidence must be above 0 and below 1; got {self.confidence}."
+            )
+        for name in ("gamma", "cost_gamma"):
+            if getattr(self, name) is not None:
+                require_share(f"Certificate.{name}", getattr(self, name))
         low, high = self.cost_range
+        if not -np.inf < low <= high < np.inf:
+            raise DataError(f"Certificate.cost_range must be finite and rise; got {low} to {high}.")
         object.__setattr__(self, "cost_range", (float(low), float(high)))
         if np.shape(self.cost_mean)[:1] == (0,):
             raise DataError("Certificate.cost_mean must have at least one member.")
         freeze_columns(self, "[K]")
+        for name in ("cost_mean", "cost_high", "reward_mean"):
+            require_finite(f"Certificate.{name}", getattr(self, name))
+        if np.isnan(self.reward_low).any() or np.isposinf(self.reward_low).any():
+            raise DataError("Certificate.reward_low must be finite, or minus infinity.")
 
     @property
     def n_members(self) -> int:

@@ -52,6 +52,8 @@ from bmdp.policies.policy import (
     cells_of,
     episode_streams,
     idle_decisions,
+    require_heads,
+    require_step,
 )
 from bmdp.policies.state import StateReader
 from bmdp.storage import storable
@@ -101,6 +103,8 @@ class PriceDial(QPolicy):
             )
         require_from_0("PriceDial.tolerance", self.tolerance)
         require_growth("PriceDial.growth", self.growth)
+        require_heads("PriceDial.prices", self.q_function, len(prices))
+        require_step("PriceDial.step", self.step, self.q_function)
         object.__setattr__(self, "prices", read_only(prices))
 
     @property
@@ -211,8 +215,12 @@ class PricedPolicy(QPolicy):
     has_dial: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Checks the growth."""
+        """Checks the price, the ends and the growth."""
+        require_from_0("PricedPolicy.price", self.price)
+        require_rising("low and high", (self.low, self.high))
         require_growth("PricedPolicy.growth", self.growth)
+        require_heads("PricedPolicy.price", self.q_function, 1)
+        require_step("PricedPolicy.step", self.step, self.q_function)
 
     @property
     def budget_range(self) -> tuple[float, float]:

@@ -41,6 +41,7 @@ from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
 SPENDS = ("all", "at_most")
+_MOST_ACTIONS = 2**16
 
 
 @storable
@@ -68,7 +69,7 @@ class RandomBudgetedPolicy(OneStepPolicy):
     takes_masks = True
 
     def __post_init__(self) -> None:
-        require_count("n_actions", self.n_actions, 1)
+        require_count("n_actions", self.n_actions, 1, _MOST_ACTIONS)
         require_rising("low and high", (self.low, self.high))
         require_choice("spend", self.spend, SPENDS)
 
@@ -139,7 +140,7 @@ class UniformPolicy(OneStepPolicy):
     takes_masks = True
 
     def __post_init__(self) -> None:
-        require_count("n_actions", self.n_actions, 1)
+        require_count("n_actions", self.n_actions, 1, _MOST_ACTIONS)
         require_rising("low and high", (self.low, self.high))
 
     @property

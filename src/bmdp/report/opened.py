@@ -17,7 +17,7 @@ from bmdp.errors import ConfigError, StoreError
 from bmdp.policies import BudgetedPolicy, load_policy
 from bmdp.policies.limited import episode_limit_of
 from bmdp.policies.portfolio import LogCertificate
-from bmdp.storage import POLICY, SPEC
+from bmdp.storage import POLICY, SPEC, read_sealed
 
 if TYPE_CHECKING:
     from bmdp.learn.runs import RunFolder
@@ -176,14 +176,13 @@ def _fitted(folder: Path) -> dict[str, Any]:
     Raises:
         StoreError: if it is damaged.
     """
+    from bmdp.learn.fitted import FITTED_FORMAT  # torch takes long to import
+
     path = folder / "fitted.json"
     try:
-        found = json.loads(path.read_text()) if path.is_file() else {}
-    except ValueError as error:
-        raise StoreError(f"{path} is damaged: {error}.") from error
-    if not isinstance(found, dict):
-        raise StoreError(f"{path} is damaged: it must be an object.")
-    return found
+        return read_sealed(path, FITTED_FORMAT) if path.is_file() else {}
+    except StoreError as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
 
 
 def _rounds(folder: Path) -> list[TransitionBatch]:

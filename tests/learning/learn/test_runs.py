@@ -233,6 +233,7 @@ def test_threads_are_those_of_the_run_and_then_as_before(tmp_path):
     with pytest.raises(Killed):
         train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(2))
     header = json.loads((tmp_path / "run" / "spec.json").read_text())
+    del header["checksum"]
     (tmp_path / "run" / "spec.json").write_text(json.dumps({**header, "threads": 3}))
     before, seen = torch.get_num_threads(), []
     resume(tmp_path / "run", on_record=lambda record: seen.append(torch.get_num_threads()))
@@ -364,7 +365,7 @@ def test_a_specification_without_its_numbers_is_refused(tmp_path, name):
         train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(1))
     path = tmp_path / "run" / "spec.json"
     header = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in header.items() if k != name}))
+    path.write_text(json.dumps({k: v for k, v in header.items() if k not in (name, "checksum")}))
     with pytest.raises(StoreError, match=rf"spec\.json .*{name} must be given"):
         resume(tmp_path / "run")
 
@@ -513,7 +514,7 @@ def test_a_run_says_what_asked_for_it_when_and_on_which_machine(tmp_path, log, w
 def test_a_run_of_an_earlier_version_without_these_is_resumed(whole, tmp_path):
     with pytest.raises(Killed):
         train(SPEC, tmp_path / "run", seed=0, on_record=kill_after(4))
-    path, later = tmp_path / "run" / "spec.json", ("command", "began", "machine")
+    path, later = tmp_path / "run" / "spec.json", ("command", "began", "machine", "checksum")
     header = json.loads(path.read_text())
     path.write_text(json.dumps({k: v for k, v in header.items() if k not in later}))
     resume(tmp_path / "run")
@@ -600,11 +601,32 @@ def test_the_files_of_a_round_are_opened_once_to_tidy(tmp_path, monkeypatch):
     assert len(opened) == 1
 
 
-def test_records_end_where_a_kill_cut_one_off(tmp_path):
+ROW = {"kind": "collection", "round": 0, "transitions": 5, "reward": 1.5, "cost": None}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '{"kind": "collection", "round": 1',
+        "7",
+        '{"round": 1}',
+        '{"kind": ["collection"], "round": 1}',
+        '{"kind": "iteration", "round": 1}',
+        '{"kind": "iteration", "round": 1, "iteration": -1}',
+        '{"kind": "iteration", "round": "1", "iteration": 1}',
+        '{"kind": "collection", "round": 1, "n_rounds": 0}',
+        '{"kind": "collection", "round": 1, "reward": "much"}',
+        '{"kind": "prediction", "round": 1, "budgets": [1, 2], "cost": [1]}',
+        '{"kind": "prediction", "round": 1, "budgets": [null]}',
+    ],
+)
+def test_records_end_where_one_is_none(tmp_path, wrong):
     path = tmp_path / "records.jsonl"
     assert read_records(path) == []
-    path.write_text('{"round": 0}\n7\n{"round": 1\n{"round": 2}\n')
-    assert read_records(path) == [{"round": 0}]
+    path.write_text(f"{json.dumps(ROW)}\n{wrong}\n{json.dumps(ROW)}\n")
+    assert read_records(path) == [ROW]
+    assert last_line(ROW) == "round 1, 5 transitions, reward 1.5 and cost nan an episode"
+    assert 0 <= share_done(tmp_path) <= 1
 
 
 # How far a run is

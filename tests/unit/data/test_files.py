@@ -1,5 +1,6 @@
 """Files of all kinds: what is read is what was written, and what is wrong is said in one line."""
 
+import json
 import subprocess
 import sys
 
@@ -479,6 +480,70 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path, suffix, monkeypatch):
         newer.setattr("bmdp.data.formats.FORMAT", "bmdp.TransitionBatch/2")
         write(small(), path)
     with pytest.raises(StoreError, match=r"has format bmdp.TransitionBatch/2, not .*: upgrade"):
+        load_batch(path)
+
+
+def changed(path, field, values):
+    """Changes a column of a file that this library wrote, and leaves all else as it is."""
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            held = dict(file)
+        np.savez(path, **(held | {field: values}))
+    elif path.suffix == ".parquet":
+        table = pq.read_table(path)
+        place = table.column_names.index(field)
+        pq.write_table(table.set_column(place, field, pa.array(values)), path)
+    else:
+        with h5py.File(path, "a") as file:
+            file["costs" if field == "cost" else field][...] = values
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_batch_that_is_not_the_one_that_was_written_is_refused(tmp_path, suffix):
+    path = write(small(), tmp_path / f"log{suffix}")
+    changed(path, "cost", small().cost + 1)
+    with pytest.raises(
+        StoreError, match=rf"log{suffix} does not hold the batch .* damaged.*sha256"
+    ):
+        load_batch(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_batch_that_was_changed_on_purpose_is_read_without_its_checksum(tmp_path, suffix):
+    path = write(small(), tmp_path / f"log{suffix}")
+    changed(path, "cost", small().cost + 1)
+    if suffix == ".npz":
+        with np.load(path) as file:
+            held = {name: file[name] for name in file.files if name != "sha256"}
+        np.savez(path, **held)
+    elif suffix == ".parquet":
+        table = pq.read_table(path)
+        notes = json.loads(table.schema.metadata[b"bmdp"])
+        del notes["sha256"]
+        pq.write_table(table.replace_schema_metadata({"bmdp": json.dumps(notes)}), path)
+    else:
+        with h5py.File(path, "a") as file:
+            del file.attrs["sha256"]
+    assert load_batch(path).cost.tolist() == (small().cost + 1).tolist()
+
+
+def test_a_column_that_lost_its_name_is_missed(tmp_path):
+    """The name of a member, in the list of an npz file at its end: not in what is read."""
+    path = write(corridor_log(), tmp_path / "log.npz")
+    content = path.read_bytes()
+    place = content.rindex(b"episode.npy")
+    path.write_bytes(content[:place] + b"epizode.npy" + content[place + 11 :])
+    with pytest.raises(StoreError, match="is not an npz file"):
+        load_batch(path)
+
+
+def test_an_array_that_is_larger_than_its_file_is_refused(tmp_path):
+    path = tmp_path / "log.hdf5"
+    write_table(path, **dsrl())
+    with h5py.File(path, "a") as file:
+        del file["costs"]
+        file.create_dataset("costs", (10**12,), np.float32, chunks=(1000,))
+    with pytest.raises(StoreError, match=r"costs must have 4,000,000,000,000 bytes; 0 are"):
         load_batch(path)
 
 

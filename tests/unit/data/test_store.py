@@ -716,7 +716,11 @@ def test_a_damaged_chunk_is_not_read(tmp_path, small_chunks):
         ("log.json", lambda text: text[:-9], "log.json is not of a log, or is damaged"),
         ("log.json", lambda text: b"[]", "log.json is not of a log, or is damaged"),
         ("log.json", lambda text: text.replace(b'"n_actions": 5', b'"n_actions": 6'), "is damaged"),
-        ("log.json", lambda text: text.replace(b"StoredLog/1", b"StoredLog/9"), "store the log ag"),
+        (
+            "log.json",
+            lambda text: text.replace(b"StoredLog/1", b"StoredLog/9"),
+            "upgrade bmdp to read",
+        ),
     ],
 )
 def test_a_damaged_log_is_not_opened(tmp_path, name, change, message):
@@ -1025,5 +1029,37 @@ def test_other_logs_have_no_size(tmp_path):
     numbers().to_csv(tmp_path / "log.csv")
     for source in (tmp_path / "log.csv", numbers(), lists(), 5, tmp_path):
         assert log_size(source) is None
-    with pytest.raises(StoreError, match="is not a Parquet file"):
+    with pytest.raises(StoreError, match=r"none\.parquet does not exist"):
         log_size(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("n_rows", 10**9, "sizes that do not match"),
+        ("n_rows", -1, "no whole numbers from 1 on"),
+        ("n_rows", 2.5, "no whole numbers from 1 on"),
+        ("n_actions", 3, "a column|do not match"),
+        ("counts", [1, 2], "sizes that do not match"),
+        ("largest", [float("nan"), 1.0], "sizes that do not match"),
+        ("largest", 3, "it has"),
+        ("_rows", [], "sizes that do not match"),
+        ("_columns", [["state", "<f8", [2]]], "a column|do not match"),
+        ("_columns", [["state", "|O", []]], "a column 'state' of another type"),
+        ("_columns", [["colour", "<f8", []]], "a column 'colour'"),
+        ("_columns", 7, "does not make sense"),
+        ("n_steps", "a", "sizes that do not match"),
+        ("state_names", ["x"] * 9, "sizes that do not match"),
+        ("folder", "elsewhere", "other parts"),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(tmp_path, name, value, message):
+    StoredLog.write(tmp_path, [lists()])
+    path = tmp_path / "log.json"
+    header = json.loads(path.read_text())
+    header["content"][name] = value
+    text = json.dumps(header["content"], sort_keys=True)
+    path.write_text(json.dumps(header | {"checksum": hashlib.sha256(text.encode()).hexdigest()}))
+    with pytest.raises(StoreError, match=message) as error:
+        StoredLog.open(tmp_path)
+    assert "\n" not in str(error.value)

@@ -200,3 +200,40 @@ def test_what_cannot_be_is_told():
         controller.observe(0.0, budgets=7.0)
     with pytest.raises(DataError, match="state must be that of a PeriodBudget"):
         bmdp.PeriodBudget.resume({})
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("settings", "total"), "a"),
+        (("settings", "episodes"), None),
+        (("settings", "colour"), 1),
+        (("settings", "budget_range"), [1.0]),
+        (("sums", "spent"), None),
+        (("sums", "spent"), -1.0),
+        (("sums", "spent"), float("nan")),
+        (("sums", "n_begun"), 2.5),
+        (("sums", "n_begun"), 99),
+        (("sums",), 3),
+        (("in_flight",), "0"),
+        (("in_flight", 0), -0.5),
+        (("in_flight", 0), True),
+        (("time",), 1.5),
+        (("time",), "noon"),
+        (("format",), None),
+        (("format",), True),
+    ],
+)
+def test_a_state_that_was_changed_is_refused_in_one_line(where, value):
+    controller = bmdp.PeriodBudget(total=10.0, episodes=100, budget_range=(0.0, 1.0))
+    controller.budget(time=0.1)
+    state = json.loads(json.dumps(controller.state()))
+    assert bmdp.PeriodBudget.resume(state).budget() == controller.budget()
+    *owners, last = where
+    owner = state
+    for key in owners:
+        owner = owner[key]
+    owner[last] = value
+    with pytest.raises(bmdp.BmdpError) as error:
+        bmdp.PeriodBudget.resume(state)
+    assert "\n" not in str(error.value)

@@ -164,7 +164,7 @@ def test_foreign_truncated_and_missing_files_are_refused(tmp_path):
     with pytest.raises(StoreError, match="not a whole model file"):
         FiniteBMDP.load(path)
     path.write_text("hello")
-    with pytest.raises(StoreError, match="not a model file"):
+    with pytest.raises(StoreError, match="not a whole model file"):
         FiniteBMDP.load(path)
     with path.open("wb") as file:
         np.save(file, np.ones(3))
@@ -185,15 +185,15 @@ def test_foreign_truncated_and_missing_files_are_refused(tmp_path):
 def test_objects_in_a_file_are_not_unpickled(tmp_path):
     path = tmp_path / "model.npz"
     np.savez(path, format=np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(StoreError, match="not a model file"):
+    with pytest.raises(StoreError, match="not a whole model file"):
         FiniteBMDP.load(path)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "error", "message"),
     [
-        ("next_state", np.array([0, 99]), StoreError, "not a model file"),
-        ("row_start", np.array([0, 1]), StoreError, "not a model file"),
+        ("next_state", np.array([0, 99]), StoreError, "not a whole model file"),
+        ("row_start", np.array([0, 1]), StoreError, "not a whole model file"),
         ("probability", np.array([0.5, 1.0]), ModelError, "sums to 0.5"),
     ],
 )

@@ -93,7 +93,9 @@ def test_of_points_on_one_line_any_two_will_do(seed):
 
 
 def test_q_values_must_match_the_grid():
-    policy = HullPolicy(TabularQ(Q_R, Q_C), [0.0, 1.0])
+    with pytest.raises(DataError, match=r"beta_grid must be as many as heads of .*, 3; got 2"):
+        HullPolicy(TabularQ(Q_R, Q_C), [0.0, 1.0])
+    policy = HullPolicy(lambda states: TabularQ(Q_R, Q_C)(states), [0.0, 1.0])
     message = "q_r must have shape [1, A, 2]; got [1, 2, 3]."
     with pytest.raises(DataError, match=re.escape(message)):
         policy.act(0, 0.5, RNG(0))

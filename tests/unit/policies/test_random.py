@@ -99,7 +99,7 @@ def test_spending_all_keeps_the_mean_budget_along_an_episode():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 0.0, 1.0), "n_actions must be a whole number from 1 on; got 0"),
+        ((0, 0.0, 1.0), "n_actions must be a whole number from 1 to 65536; got 0"),
         ((2, 1.0, 1.0), "low and high must be two rising numbers; got 1.0 and 1.0"),
         ((2, 0.0, np.inf), "low and high must be two rising numbers"),
         ((2, 0.0, 1.0, "some"), "spend must be one of"),
