@@ -22,6 +22,40 @@ IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 
 
+def is_tensor(values: Any) -> bool:
+    """Whether something is a tensor of torch, which need not be imported to know it.
+
+    >>> is_tensor(np.zeros(2))
+    False
+    """
+    return type(values).__module__.partition(".")[0] == "torch"
+
+
+def any_array(name: str, values: Any, rule: str = "be an array") -> NDArray[Any]:
+    """Returns values of any type as an array.
+
+    Raises:
+        DataError: if they are lists of different lengths, some are masked, or they are no array.
+
+    >>> any_array("costs", [[1.0], [2.0, 3.0]])
+    Traceback (most recent call last):
+    bmdp.errors.DataError: costs must be an array; got lists of different lengths.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
+        raise DataError(
+            f"{name} must have no masked values; got {n_masked} of {values.size}. Fill them in, or "
+            "drop their rows."
+        )
+    try:
+        return np.asarray(values)
+    except ValueError as ragged:
+        raise DataError(f"{name} must {rule}; got lists of different lengths.") from ragged
+    except Exception as error:  # of a class that is not ours: any
+        said = " ".join(str(error).split())
+        raise DataError(f"{name} must {rule}; got {type(values).__name__}: {said}") from error
+
+
 def real_array(name: str, values: ArrayLike) -> FloatArray:
     """Returns `values` as an array of floats: float32 and narrower as float32, all else as float64.
 
@@ -31,10 +65,7 @@ def real_array(name: str, values: ArrayLike) -> FloatArray:
     >>> real_array("costs", [1, 2]).dtype
     dtype('float64')
     """
-    try:
-        array = np.asarray(values)
-    except ValueError as ragged:
-        raise DataError(f"{name} must be an array of real numbers; got {ragged}.") from ragged
+    array = any_array(name, values, "be an array of real numbers")
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} must be an array of real numbers; got type {array.dtype}.")
     narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4

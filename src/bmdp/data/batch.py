@@ -50,8 +50,10 @@ from bmdp.data.formats import (
 from bmdp.data.minari import read_minari, write_minari
 from bmdp.data.summary import BatchSummary, summarised
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 
 
+@checked
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class TransitionBatch:
     """`N` transitions, checked once and read-only. The first six columns are required.
@@ -414,6 +416,7 @@ def file_table(path: AnyPath) -> LogTable:
     raise DataError(f"path must end in one of {', '.join(_TABLES)}; got {str(path)!r}.")
 
 
+@checked
 def load_batch(
     path: AnyPath, columns: Columns | None = None, discretise: Discretise | None = None
 ) -> TransitionBatch:
@@ -441,6 +444,7 @@ def load_batch(
     return TransitionBatch._from_table(file_table(path), columns, discretise)
 
 
+@checked
 def load_batches(
     paths: Iterable[AnyPath], columns: Columns | None = None, discretise: Discretise | None = None
 ) -> TransitionBatch:

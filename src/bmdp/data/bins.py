@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray, real_array
 from bmdp.data.checks import require_rows
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.randomness import named_generator
 from bmdp.storage import storable
 
@@ -31,6 +32,7 @@ _NO_DIFFERENCE = 0.01  # of errors, in units of the variance of rewards or costs
 _N_FOLDS, _N_TREES, _LEAST_ROWS = 4, 20, 5
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ActionBins:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array
+from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array, real_array
 from bmdp.errors import DataError
 
 REQUIRED = ("state", "action", "reward", "cost", "next_state", "terminal")
@@ -213,18 +213,6 @@ def positions(rows: ArrayLike, n_rows: int) -> IntArray:
         i = int(outside[0])
         raise DataError(f"rows must be below {n_rows}; got {chosen[i]} at [{i}].")
     return chosen
-
-
-def any_array(name: str, values: Any) -> NDArray[Any]:
-    """Returns values of any type as an array.
-
-    Raises:
-        DataError: if they are lists of different lengths.
-    """
-    try:
-        return np.asarray(values)
-    except ValueError as ragged:
-        raise DataError(f"{name} must be an array; got lists of different lengths.") from ragged
 
 
 def _actions(name: str, values: ArrayLike) -> IntArray:

@@ -19,6 +19,7 @@ from bmdp.checks import nearest
 from bmdp.data import checks
 from bmdp.data.episodes import counted_steps, following_states, numbered_by_ends, rows_follow
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 
 Discretise = Callable[[NDArray[Any]], ArrayLike]
 """From actions of K numbers, `[N, K]`, to whole numbers from 0 on, `[N]`."""
@@ -55,6 +56,7 @@ _COMMON = {
 _WIDE = ("state", "next_state", *checks.MASKS)  # that may be in several columns
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Names of the columns of a table, for those that do not have a common name.

@@ -31,6 +31,7 @@ from bmdp.data.bins import ActionBins
 from bmdp.data.checks import require_rows
 from bmdp.data.formats import any_table, is_frame
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     BudgetedPolicy,
     Decisions,
@@ -196,6 +197,7 @@ _NUMBERS: dict[str, Callable[[Any], float]] = {
 }
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class StateColumn:
@@ -309,6 +311,7 @@ def require_no_gaps(name: str, gaps: BoolArray) -> None:
     require_rows(name, "be there", gaps, fault="missing", hint=hint)
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class Encoder:
@@ -498,6 +501,7 @@ def check_handling(missing: str, unseen: str) -> None:
     require_choice("unseen", unseen, _UNSEEN)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class EncodedPolicy(Policy):
@@ -574,6 +578,7 @@ def _given(available: ArrayLike | None) -> tuple[ArrayLike, ...]:
     return () if available is None else (available,)
 
 
+@checked
 class EncodedTracker:
     """Episodes under an `EncodedPolicy`. States of ended ones are not looked at."""
 

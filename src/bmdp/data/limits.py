@@ -16,9 +16,11 @@ from bmdp.arrays import FloatArray
 from bmdp.data.batch import TransitionBatch
 from bmdp.data.episodes import in_order
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.policies.limited import Spent, require_limit
 
 
+@checked
 def weighed(batch: TransitionBatch, gamma: float, cost_gamma: float) -> TransitionBatch:
     """Returns a batch in which one discount, that of costs, does for rewards, too.
 
@@ -45,6 +47,7 @@ def weighed(batch: TransitionBatch, gamma: float, cost_gamma: float) -> Transiti
     return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=batch.state_names)
 
 
+@checked
 def cost_so_far(batch: TransitionBatch, limit: float) -> TransitionBatch:
     """Returns a batch in which a cost is the chance that an episode exceeds a limit.
 

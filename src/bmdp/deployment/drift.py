@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray, require_shape
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.randomness import named_generator
 
 FIRST_BLOCK = 100
@@ -79,6 +80,7 @@ class DriftReport:
         return [*notes, f"Episodes begin {said} ({blocks} of {self.n_seen:,} episodes)."]
 
 
+@checked
 class Drift:
     """Compares first states with those of a training log, block by block.
 

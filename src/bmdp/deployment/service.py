@@ -34,6 +34,7 @@ from bmdp.arrays import BoolArray, require_shape
 from bmdp.data.encoder import EncodedPolicy
 from bmdp.errors import DataError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies import BudgetedPolicy, load_policy
 from bmdp.storage import POLICY, checksum_of
 
@@ -180,6 +181,7 @@ class Refused(BaseModel):
 Plain: TypeAlias = dict[str, Any]
 
 
+@checked
 class Service:
     """The endpoints in Python: from a checked body to an answer that JSON can say.
 

@@ -29,6 +29,7 @@ from bmdp.deployment.sequences import Band, Capital, Course
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.evaluation.statistics import simultaneous_confidence
+from bmdp.kinds import checked
 from bmdp.policies import CalibratedPolicy
 from bmdp.policies.limited import episode_limit_of
 from bmdp.policies.portfolio import LogCertificate
@@ -162,6 +163,7 @@ class _Account:
             self.since = int(number[over.argmax()])
 
 
+@checked
 class Watch:
     """Judges a log while it grows.
 
@@ -373,6 +375,7 @@ class Watch:
         return _rounded(needed)
 
 
+@checked
 def watch_log(log: str | Path, budget_range: tuple[float, float], **settings: Any) -> WatchReport:
     r"""Returns whether the promise of a deployed dial is kept, by its log.
 
@@ -412,6 +415,7 @@ class Known:
     episode_limit: float | None = None  # that budgets are chances to exceed
 
 
+@checked
 def known_of(folder: str | Path) -> Known:
     """Returns what a folder says of the promise of its policy.
 

@@ -25,6 +25,7 @@ from gymnasium import spaces
 
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError, DataError, EnvError
+from bmdp.kinds import checked
 
 CostOf = Callable[[Any, Any, Any, dict[str, Any]], float]
 """Of (observation, action, next observation, info of the step)."""
@@ -60,6 +61,7 @@ def why_not_discrete(action_space: Any) -> str | None:
     return None
 
 
+@checked
 class SixTupleAdapter(gymnasium.Env[Any, Any]):
     """Makes five things of the six that a step returns in Safety-Gymnasium.
 
@@ -135,6 +137,7 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
             self.env.close()
 
 
+@checked
 class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Takes reward and cost out of the vector of rewards that a step returns in MO-Gymnasium.
 
@@ -210,6 +213,7 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, {**info, "cost": cost + 0.0}
 
 
+@checked
 class CostFunction(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Gives an environment a cost, as a function of what was seen.
 

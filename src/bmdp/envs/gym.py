@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.envs.tasks import Outcome, State, Task, rows_of, with_rows
 from bmdp.errors import ConfigError, DataError, EnvError
+from bmdp.kinds import checked
 from bmdp.randomness import EpisodeStreams, stream_key
 
 _LARGEST_SEED = 2**32 - 1
@@ -79,6 +80,7 @@ class Episodes:
         return streams.uniforms(self.steps[rows], self.task.n_draws)
 
 
+@checked
 class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
     """One episode at a time."""
 
@@ -131,6 +133,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
         return seen, reward, bool(outcome.ended[0]), False, {"cost": cost}
 
 
+@checked
 class TaskVectorEnv(gymnasium.vector.VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """A batch of episodes as one simulation; an ended one starts anew at the next step."""
 

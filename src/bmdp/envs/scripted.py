@@ -21,12 +21,14 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
 from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
 from bmdp.errors import DataError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
 ActionRule = Callable[[NDArray[Any]], IntArray]
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ScriptedPolicy(OneStepPolicy):

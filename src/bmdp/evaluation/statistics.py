@@ -26,6 +26,7 @@ from scipy.special import betaincinv, rel_entr, stdtrit
 
 from bmdp.arrays import FloatArray, real_array
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 
 
 class Interval(NamedTuple):
@@ -41,6 +42,7 @@ class Interval(NamedTuple):
     high: FloatArray  # of the same shape
 
 
+@checked
 def simultaneous_confidence(confidence: float, n_together: int) -> float:
     """Returns the confidence that each of several intervals needs, for all to hold together.
 
@@ -61,6 +63,7 @@ def simultaneous_confidence(confidence: float, n_together: int) -> float:
     return 1 - (1 - confidence) / n_together
 
 
+@checked
 def mean_interval(samples: ArrayLike, *, confidence: float, n_together: int = 1) -> Interval:
     """Returns the mean over the last axis, with an interval.
 
@@ -88,6 +91,7 @@ def mean_interval(samples: ArrayLike, *, confidence: float, n_together: int = 1)
     return Interval(mean, mean - half, mean + half)
 
 
+@checked
 def widened(interval: Interval, *, n_samples: int, confidence: float, n_together: int) -> Interval:
     """Returns Student intervals that hold together, given ones that hold one by one.
 
@@ -111,6 +115,7 @@ def widened(interval: Interval, *, n_samples: int, confidence: float, n_together
     return Interval(interval.mean, interval.mean - half, interval.mean + half)
 
 
+@checked
 def seed_interval(per_seed: ArrayLike, *, confidence: float) -> Interval:
     """Returns the mean over seeds, with Student intervals over seeds that hold together.
 
@@ -130,6 +135,7 @@ def seed_interval(per_seed: ArrayLike, *, confidence: float) -> Interval:
     return mean_interval(values.T, confidence=confidence, n_together=values.shape[1])
 
 
+@checked
 def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
     """Returns the least sample such that a share of at least `levels` is not above it.
 
@@ -152,6 +158,7 @@ def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
     return np.moveaxis(found, 0, -1) if shares.ndim else found
 
 
+@checked
 def worst_mean(samples: ArrayLike, share: float) -> FloatArray:
     """Returns the mean of the largest `share` of the samples: CVaR of a cost.
 
@@ -194,6 +201,7 @@ def _quantile(n_samples: int, confidence: float) -> float:
     return float(stdtrit(max(n_samples - 1, 1), (1 + confidence) / 2))
 
 
+@checked
 def share_interval(
     n_hits: ArrayLike, n_trials: int, *, confidence: float, n_together: int = 1
 ) -> Interval:
@@ -225,6 +233,7 @@ def share_interval(
     return Interval(share, low, high)
 
 
+@checked
 def bounded_interval(
     samples: ArrayLike,
     *,
@@ -261,6 +270,7 @@ def bounded_interval(
     return Interval(mean, low, high)
 
 
+@checked
 def bernstein_interval(
     samples: ArrayLike,
     *,

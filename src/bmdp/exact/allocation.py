@@ -29,8 +29,10 @@ from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance, dynamics
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import best_paid_policy, cheapest_policy
 from bmdp.frontier import Frontier, upper_frontier
+from bmdp.kinds import checked
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class AllocationSolution:
     """The optimal frontier of every state.
@@ -80,6 +82,7 @@ class AllocationSolution:
             )
 
 
+@checked
 def allocate_budgets(
     model: FiniteBMDP,
     *,

@@ -17,6 +17,7 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, mixtures_at, upper_frontier
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     Decisions,
     EpisodeTracker,
@@ -40,6 +41,7 @@ class Vertices(NamedTuple):
     expected_budget: FloatArray  # [V]
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class AllocationPolicy(Policy):
@@ -143,6 +145,7 @@ def _handed_out(
     return states, following.costs[vertices], chances
 
 
+@checked
 class AllocationTracker(EpisodeTracker[AllocationPolicy]):
     """Episodes under an `AllocationPolicy`."""
 

@@ -26,11 +26,13 @@ from scipy import sparse
 from bmdp.arrays import BoolArray, FloatArray, read_only, real_array
 from bmdp.errors import ModelError, StoreError
 from bmdp.exact import checks
+from bmdp.kinds import checked
 from bmdp.storage import written
 
 _FORMAT = "bmdp.FiniteBMDP/1"
 
 
+@checked
 @dataclass(frozen=True, eq=False, init=False)
 class FiniteBMDP:
     """A finite BMDP, checked once and read-only.

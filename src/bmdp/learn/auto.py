@@ -54,6 +54,7 @@ from bmdp.data.logs import EncodedLog, given_paths
 from bmdp.data.minari import local_minari
 from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
+from bmdp.kinds import checked
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
 from bmdp.learn.contest import (
@@ -92,6 +93,7 @@ _N_TIMED, _FOR_TIMING = 50, 0.01  # steps that tell the pace, and the share of t
 _LEARNED = 0.4  # share of a fit that is exploring, which a log does not need
 
 
+@checked
 def fit(  # noqa: PLR0913
     source: Any,
     *,
@@ -762,6 +764,7 @@ def _lost(path: Path) -> StoreError:
     return StoreError(f"{path} does not hold the log that the run began with: begin anew.")
 
 
+@checked
 def resume(
     folder: AnyPath,
     *,

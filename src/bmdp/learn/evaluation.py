@@ -32,6 +32,7 @@ from bmdp.checks import require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.encoder import without_encoder
 from bmdp.errors import BudgetError, ConfigError, DataError, PolicyError
+from bmdp.kinds import checked
 from bmdp.learn.fit import (
     Backward,
     Ensemble,
@@ -62,6 +63,7 @@ _UNTIL_SETTLED = Iterations(50, settled=1e-5)
 _MOST_STEPS = 50  # of an episode that is evaluated backwards although it was learned by iterations
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Expected reward and cost of a policy at each of `M` budgets, from the first states.
@@ -83,6 +85,7 @@ class Prediction:
         freeze_columns(self, "[M]")
 
 
+@checked
 def fitted_evaluation(  # noqa: PLR0913
     policy: SteppedPolicy,
     batch: TransitionBatch,

@@ -37,6 +37,7 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray, narrowed, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 from bmdp.learn.rows import (
     Log,
     Look,
@@ -74,6 +75,7 @@ _MOST_STEPS = 10_000  # of an episode, that can have models of their own
 _EXPECTED = (0.1, 0.3, 0.6)  # places among heads, whose values tell what is expected to follow
 
 
+@checked
 @dataclass(frozen=True)
 class Iterations:
     """One model for all steps, fitted again and again.
@@ -111,6 +113,7 @@ class Iterations:
         return 100 if gamma in (0, 1) else math.ceil(math.log(0.005) / math.log(gamma))
 
 
+@checked
 @dataclass(frozen=True)
 class Backward:
     """A model for each step of an episode, fitted from the last to the first.

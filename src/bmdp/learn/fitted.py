@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.kinds import checked
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Expected cost and reward of a policy at each of `B` budgets, with 95 % intervals.
@@ -38,6 +40,7 @@ class Forecast:
         freeze_columns(self, "[B]")
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A dial that was tried, and how it did.
@@ -56,6 +59,7 @@ class Candidate:
     policy: Any = field(default=None, repr=False)  # it would hand over; None if read from a file
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A policy with a dial, what it will cost and earn, and how that is known. Its text is a table.

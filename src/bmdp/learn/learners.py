@@ -17,6 +17,7 @@ from bmdp.arrays import FloatArray, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
 from bmdp.data import TransitionBatch, weighed
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 from bmdp.learn.fit import (
     Adder,
     Backward,
@@ -52,6 +53,7 @@ _MOST_STEPS = 100  # of an episode that is fitted backwards, unless that is aske
 _LEAST_ENDS = 0.1  # share of episodes that last to the longest step where there is a horizon
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class BFTQConfig:
     """Settings of budgeted fitted Q-iteration.
@@ -125,6 +127,7 @@ class BFTQConfig:
         return np.linspace(*self.budget_range, self.n_budgets)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class FTQConfig:
     """Settings of fitted Q-iteration for one price of cost; those of `BFTQConfig`, and the price.
@@ -165,6 +168,7 @@ class FTQConfig:
             raise ConfigError(f"price must be finite and from 0 on; got {self.price}.")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LagrangianConfig:
     """Settings of fitted Q-iteration for many prices of cost at once.
@@ -216,6 +220,7 @@ Learner: TypeAlias = BFTQConfig | FTQConfig | LagrangianConfig
 LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 
 
+@checked
 @dataclass(frozen=True)
 class BFTQ:
     """Learns from logged transitions a policy that takes any budget.
@@ -270,6 +275,7 @@ class BFTQ:
         return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, **ends))
 
 
+@checked
 @dataclass(frozen=True)
 class FTQ:
     """Learns from logged transitions the policy of one price, without a dial.
@@ -309,6 +315,7 @@ class FTQ:
         return PricedPolicy(fit.q_function(), config.price, *budgets, growth=at.growth)
 
 
+@checked
 @dataclass(frozen=True)
 class LagrangianFTQ:
     """Learns the policies of many prices from logged transitions, and plays within a budget.

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from bmdp.arrays import BoolArray, FloatArray, require_shape
 from bmdp.errors import ConfigError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.models.regressor import LearnedQ, Loss, Problem, QModel, RowSet, Sizes
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
@@ -37,6 +38,7 @@ _NO = -1e9  # logarithm of a probability that is 0
 _FAR = 10.0  # deviations beyond which a number of a state is not looked at
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ActorModel:

@@ -30,6 +30,7 @@ from torch import Tensor
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 from bmdp.models.regressor import (
     Averager,
     Part,
@@ -52,6 +53,7 @@ _FARTHEST = -80.0  # exponent of a bump: smaller numbers are slow, as they are n
 _LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class KernelModel:

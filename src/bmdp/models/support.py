@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.kinds import checked
 from bmdp.models.forest import ForestModel
 from bmdp.models.regressor import CHUNK, Problem, QModel, RowSet, Sizes, cover
 from bmdp.models.table import TableModel
@@ -30,6 +31,7 @@ _RATIO = 1 / 3  # of the episodes that took the most frequent action: the ratio 
 _ROOM, _LEAST = 2, 5  # times the rows of an action that are needed, which are so many at least
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class Support:

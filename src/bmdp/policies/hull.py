@@ -33,6 +33,7 @@ from bmdp.frontier import (
     upper_frontier,
 )
 from bmdp.frontier.known import KnownFrontiers
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     MOST_KEPT,
     Decision,
@@ -65,6 +66,7 @@ class Points(NamedTuple):
         return _where((budgets >= least) & (budgets < first), first, budgets)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class HullRule:
@@ -185,6 +187,7 @@ PLAIN = HullRule()
 """Points as they are."""
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class TabularQ:
@@ -235,6 +238,7 @@ class TabularQ:
         return q_r[rows], q_c[rows]
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class HullPolicy(QPolicy):

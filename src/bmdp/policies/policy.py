@@ -38,6 +38,7 @@ from bmdp.checks import require_count, require_share
 from bmdp.cluster import Engine, run_on_ray
 from bmdp.errors import BudgetError, DataError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.state import (
     LARGEST,
     STATE_FORMAT,
@@ -275,6 +276,7 @@ class Ranged(Protocol):
 RangedT = TypeVar("RangedT", bound=Ranged)
 
 
+@checked
 class EpisodeTracker(ABC, Generic[RangedT]):
     """Base of trackers: budgets, streams, which episodes ended, and whose turn it is."""
 
@@ -452,6 +454,7 @@ class BudgetedPolicy(Protocol):
         """Returns a tracker that goes on from what `tracker.state()` said, perhaps elsewhere."""
 
 
+@checked
 class Policy(ABC):
     """Base of all policies of this library; by itself, a policy with the episode form only.
 
@@ -585,6 +588,7 @@ def _masks(policy: Any, available: ArrayLike | None, n_rows: int) -> tuple[BoolA
     return (admitted_masks(available, n_rows),)
 
 
+@checked
 class OneStepPolicy(Policy):
     """A policy that decides by state and budget, and perhaps by the number of the step.
 
@@ -710,6 +714,7 @@ class OneStepPolicy(Policy):
         return StepTracker(self, budgets, episode_streams(rng, states))
 
 
+@checked
 class QPolicy(OneStepPolicy):
     """A policy that plays by a Q-function, which may differ from step to step.
 
@@ -761,6 +766,7 @@ class SteppedPolicy(Protocol):
         """Returns what it does at one step."""
 
 
+@checked
 class StepTracker(EpisodeTracker[SteppedPolicy]):
     """Episodes under a policy with one-step forms: hands each budget on to the next decision."""
 
@@ -782,6 +788,7 @@ class StepTracker(EpisodeTracker[SteppedPolicy]):
         """Does nothing: what followed does not matter to a one-step policy."""
 
 
+@checked
 def discounted_budget(limit: float, *, gamma: float, n_steps: int) -> float:
     """Returns the budget that stands for an undiscounted limit on the cost of an episode.
 
@@ -858,6 +865,7 @@ def cells_of(q_function: Any, states: NDArray[Any], step: int) -> IntArray:
     return found
 
 
+@checked
 def load_policy(folder: str | os.PathLike[str]) -> BudgetedPolicy:
     """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
 

@@ -30,6 +30,7 @@ from bmdp.arrays import (
 )
 from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     BudgetedPolicy,
     Decisions,
@@ -52,6 +53,7 @@ from bmdp.policies.state import (
 from bmdp.storage import storable
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class Portfolio(Policy):
@@ -212,6 +214,7 @@ class _Followed(NamedTuple):
     tracker: Tracker
 
 
+@checked
 class PortfolioTracker(EpisodeTracker[Portfolio]):
     """Episodes under a `Portfolio`: those of one member are played together."""
 
@@ -314,6 +317,7 @@ def _masks(available: BoolArray | None, rows: IntArray) -> tuple[BoolArray, ...]
     return () if available is None else (available[rows],)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -424,6 +428,7 @@ class LogCertificate(Certificate):
         )
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class CalibratedPolicy(Policy):
