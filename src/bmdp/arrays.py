@@ -9,6 +9,7 @@ Shapes are written in brackets. The letters mean the same everywhere:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -16,6 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.errors import BmdpError, DataError
+
+MAGNITUDE = 1e100
+"""Largest magnitude of numbers of data: sums of their squares are finite."""
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
@@ -92,6 +96,19 @@ def require_shape(name: str, array: Any, shape: tuple[int | None, ...], letters:
     raise DataError(f"{name} must have shape {letters}{wanted}; got {list(given)}.")
 
 
+def are_alike(shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether arrays of some shapes can be added.
+
+    >>> are_alike([(2, 3), (3,)]), are_alike([(2,), (3,)])
+    (True, False)
+    """
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
 def require_finite(
     name: str, array: FloatArray, *, limit: float = np.inf, error: type[BmdpError] = DataError
 ) -> None:
@@ -112,6 +129,19 @@ def require_finite(
     rule = f"at most {limit:g} in magnitude" if np.isfinite(value) else "finite"
     many = f" ({n_bad} of {array.size} values are bad.)" if n_bad > 1 else ""
     raise error(f"{name} must be {rule}; got {value:g} at {index}.{many}")
+
+
+def require_magnitude(name: str, array: FloatArray) -> None:
+    """Checks that no value is beyond `MAGNITUDE`; infinite ones and NaN may be there.
+
+    Raises:
+        DataError: naming the argument, the first value that is, and its index.
+
+    >>> require_magnitude("samples", np.array([1.0, np.inf, -1e308]))
+    Traceback (most recent call last):
+    bmdp.errors.DataError: samples must be at most 1e+100 in magnitude; got -1e+308 at [2].
+    """
+    require_finite(name, np.where(np.isfinite(array), array, 0.0), limit=MAGNITUDE)
 
 
 def flat_states(states: NDArray[Any]) -> NDArray[np.float64]:

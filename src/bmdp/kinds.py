@@ -16,15 +16,15 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bmdp.arrays import any_array, is_tensor
 from bmdp.checks import is_number, told
-from bmdp.errors import BmdpError, ConfigError, DataError
+from bmdp.errors import BmdpError, BudgetError, ConfigError, DataError
 
 T = TypeVar("T")
 
-_LARGEST, _WHOLE = int(sys.float_info.max), 2**63  # of numbers of 64 bits
+_BUDGETS = ("beta", "budget")  # names of arguments that have an error of their own
+_LARGEST = int(sys.float_info.max)
 
 
 def checked(target: T) -> T:
@@ -68,7 +68,7 @@ def require_kind(name: str, value: Any, annotation: Any) -> None:
     Traceback (most recent call last):
     bmdp.errors.ConfigError: budget_range must be (a number, a number); got (0.0, '1').
     """
-    _kind(annotation).require(name, value)
+    _kind(annotation).taken(name, value)
 
 
 class _Kind(NamedTuple):
@@ -77,11 +77,16 @@ class _Kind(NamedTuple):
     says: str  # after "must be"
     holds: Callable[[Any], bool]  # of a value
     error: type[BmdpError] = ConfigError
+    made: Callable[[Any], Any] = lambda value: value  # what is handed on of a value
 
-    def require(self, name: str, value: Any) -> None:
-        """Raises if a value is of another kind."""
+    def taken(self, name: str, value: Any) -> Any:
+        """Returns a value of this kind; raises if it is of another one."""
         if not self.holds(value):
-            raise self.error(f"{name} must be {self.says}; got {told(value)}.")
+            if self.error is DataError and isinstance(value, list | tuple | np.ndarray):
+                any_array(name, value)  # which says more of ragged lists, and of masked arrays
+            error = BudgetError if name in _BUDGETS else self.error
+            raise error(f"{name} must be {self.says}; got {told(value)}.")
+        return self.made(value)
 
 
 def _checked_function(function: Any) -> Any:
@@ -98,13 +103,14 @@ def _checked_function(function: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         asked = kinds()
-        for name, value in zip(names, args, strict=False):
-            if name in asked:
-                asked[name].require(name, value)
+        taken = [
+            asked[name].taken(name, value) if name in asked else value
+            for name, value in zip(names, args, strict=False)
+        ]
         for name, value in named.items():
             if name in asked:
-                asked[name].require(name, value)
-        return function(*args, **named)
+                named[name] = asked[name].taken(name, value)
+        return function(*taken, *args[len(taken) :], **named)
 
     return call
 
@@ -116,10 +122,14 @@ class _Names(dict[str, Any]):
     """Names of a module, with `ArrayLike` as one thing, and what type checkers alone see as any."""
 
     def __init__(self, module: str) -> None:
-        super().__init__({**vars(builtins), **vars(sys.modules[module]), "ArrayLike": NDArray[Any]})
+        super().__init__({**vars(builtins), **vars(sys.modules[module]), "ArrayLike": _ArrayLike})
 
     def __missing__(self, name: str) -> Any:
         return _Unseen
+
+
+class _ArrayLike:
+    """What numpy makes an array of, a single number too."""
 
 
 class _Unseen:
@@ -145,9 +155,13 @@ def _either(options: tuple[Any, ...]) -> _Kind:
     kinds = [_kind(option) for option in options]
     if _ANY in kinds:
         return _ANY
-    of_arrays = [k.error for k in kinds if k.error is DataError]
+    error = DataError if any(k.error is DataError for k in kinds) else ConfigError
     says = " or ".join(dict.fromkeys(k.says for k in kinds))
-    return _Kind(says, lambda value: any(k.holds(value) for k in kinds), *of_arrays[:1])
+
+    def made(value: Any) -> Any:
+        return next(k for k in kinds if k.holds(value)).made(value)
+
+    return _Kind(says, lambda value: any(k.holds(value) for k in kinds), error, made)
 
 
 def _one_of(words: tuple[Any, ...]) -> _Kind:
@@ -160,7 +174,7 @@ def _one_of(words: tuple[Any, ...]) -> _Kind:
 def _tuple_of(parts: tuple[Any, ...]) -> _Kind:
     """Lists are as good, and arrays of one axis."""
     if not parts:
-        return _Kind("a tuple", _is_list)
+        return _Kind("a tuple", _is_list, made=_as_tuple)
     if parts[-1] is Ellipsis:
         return _list_of(parts[:1])
     kinds = [_kind(part) for part in parts]
@@ -169,13 +183,13 @@ def _tuple_of(parts: tuple[Any, ...]) -> _Kind:
         is_as_long = _is_list(value) and len(value) == len(kinds)
         return is_as_long and all(k.holds(v) for k, v in zip(kinds, value, strict=True))
 
-    return _Kind(f"({', '.join(kind.says for kind in kinds)})", is_right)
+    return _Kind(f"({', '.join(kind.says for kind in kinds)})", is_right, made=_as_tuple)
 
 
 def _list_of(parts: tuple[Any, ...]) -> _Kind:
     of = _kind(parts[0]) if parts else _ANY
     says = "a list" if of is _ANY else f"a list, each {of.says}"
-    return _Kind(says, lambda value: _is_list(value) and all(map(of.holds, value)))
+    return _Kind(says, lambda value: _is_list(value) and all(map(of.holds, value)), made=_as_tuple)
 
 
 def _class_of(parts: tuple[Any, ...]) -> _Kind:
@@ -183,7 +197,7 @@ def _class_of(parts: tuple[Any, ...]) -> _Kind:
 
 
 def _of_class(cls: type[Any]) -> _Kind:
-    """An instance; of a protocol, what has all that it asks for."""
+    """An instance; of a protocol, what has two of its methods: which it needs, the call knows."""
     name = f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__}"
     if not getattr(cls, "_is_protocol", False):
         return _Kind(name, lambda value: isinstance(value, cls))
@@ -195,15 +209,16 @@ def _of_class(cls: type[Any]) -> _Kind:
         if part == "__call__" or not part.startswith("_")
     ]
 
-    def has_all(value: Any) -> bool:
-        return not isinstance(value, type) and all(hasattr(value, part) for part in asked)
+    def is_like_one(value: Any) -> bool:
+        n_found = sum(hasattr(value, part) for part in asked)
+        return not isinstance(value, type) and n_found >= min(2, len(asked))
 
-    return _Kind(name, has_all)
+    return _Kind(name, is_like_one)
 
 
 def _is_whole(value: Any) -> bool:
     is_one = is_number(value) and isinstance(value, int | np.integer)
-    return is_one and -_WHOLE <= value < _WHOLE
+    return is_one and -(2**63) <= value < 2**64
 
 
 def _is_real(value: Any) -> bool:
@@ -215,24 +230,41 @@ def _is_list(value: Any) -> bool:
 
 
 def _array_of(parts: tuple[Any, ...]) -> _Kind:
-    """Lists are as good, if they are of equal lengths; of the type of values alone."""
-    of = get_args(parts[-1])[0] if parts else Any
-    holds = get_origin(of) or of
-    name, types = _TYPES.get(holds, ("", ""))
+    """An array with axes, of the type of values; lists are as good, if their lengths are equal."""
+    of = get_args(parts[-1])[0]
+    name, types = _TYPES.get(get_origin(of) or of, ("", ""))
 
     def is_one(value: Any) -> bool:
         if is_tensor(value):
-            return True
-        try:
-            array = value if type(value) is np.ndarray else any_array("values", value)
-        except DataError:
-            return False
-        is_right = not types or array.dtype.kind in types or not array.size
-        return is_right and (array.ndim > 0 or array.dtype.kind != "O")
+            return bool(value.ndim > 0 and not value.requires_grad)
+        array = _made(value)
+        is_right = array is not None and array.ndim > 0
+        return is_right and (not types or array.dtype.kind in types or not array.size)
 
-    return _Kind(
-        f"an array{name}, with no row of another length and nothing masked", is_one, DataError
-    )
+    return _Kind(f"an array{name}", is_one, DataError, _as_array)
+
+
+def _as_array(value: Any) -> Any:
+    return value if is_tensor(value) else _made(value)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _is_array_like(value: Any) -> bool:
+    array = _made(value)
+    return array is not None and (array.ndim > 0 or array.dtype.kind != "O")
+
+
+def _made(value: Any) -> Any:
+    """An array of a value, or None if there is none."""
+    if type(value) is np.ndarray:
+        return value
+    try:
+        return any_array("values", value)
+    except DataError:
+        return None
 
 
 _TYPES = {
@@ -246,10 +278,11 @@ _PLAIN: dict[Any, _Kind] = {
     Any: _ANY,
     object: _ANY,
     _Unseen: _ANY,
+    _ArrayLike: _Kind("an array", _is_array_like, DataError),
     bool: _Kind("True or False", lambda value: isinstance(value, bool | np.bool_)),
     int: _Kind("a whole number", _is_whole),
     float: _Kind("a number", _is_real),
-    str: _Kind("text", lambda value: isinstance(value, str)),
+    str: _Kind("text", lambda value: isinstance(value, str) and "\0" not in value),
     NoneType: _Kind("None", lambda value: value is None),
     Callable: _Kind("a function", callable),
     Mapping: _Kind("a mapping", lambda value: isinstance(value, Mapping)),

@@ -95,6 +95,8 @@ def action_rows(values: ArrayLike) -> FloatArray:
     rows = real_array("action", values).astype(np.float64)
     if rows.ndim == 0:
         raise DataError("action must have shape [N, K]; got [].")
+    if not rows.size:
+        raise DataError(f"action must have at least one number; got {list(rows.shape)}.")
     rows = rows.reshape(len(rows), -1)
     require_rows("action", "be finite", ~np.isfinite(rows).all(axis=1))
     return rows

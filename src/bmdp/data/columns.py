@@ -56,7 +56,6 @@ _COMMON = {
 _WIDE = ("state", "next_state", *checks.MASKS)  # that may be in several columns
 
 
-@checked
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Names of the columns of a table, for those that do not have a common name.
@@ -84,6 +83,7 @@ class Columns:
     next_available: str | tuple[str, ...] | None = None  # the same at the next state
 
     @classmethod
+    @checked
     def from_names(cls, names: dict[str, Any]) -> Columns:
         """Returns columns by field.
 
@@ -97,6 +97,7 @@ class Columns:
         return cls(**names)
 
     @classmethod
+    @checked
     def from_text(cls, text: str) -> Columns:
         """Returns columns as a command line names them: fields, and columns joined by `+`.
 
@@ -129,6 +130,7 @@ class Columns:
         }
 
     @classmethod
+    @checked
     def from_dict(cls, names: dict[str, Any]) -> Columns:
         """Returns columns of what `as_dict` told.
 

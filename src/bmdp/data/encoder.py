@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import require_choice
+from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array
+from bmdp.checks import require_choice, told
 from bmdp.data.bins import ActionBins
 from bmdp.data.checks import require_rows
 from bmdp.data.formats import any_table, is_frame
@@ -127,6 +127,8 @@ def _objects(values: Any) -> NDArray[Any]:
     """Values as an array of objects `[N]`, whatever they are."""
     if isinstance(values, np.ndarray):
         return values.astype(object)
+    if np.ndim(values) == 0:
+        raise DataError(f"values must be several; got {told(values)}.")
     listed = list(values)
     array = np.empty(len(listed), object)
     array[:] = listed
@@ -399,12 +401,12 @@ class Encoder:
             DataError: if a column is missing, or a value is not what it was in the log.
         """
         if not self.columns:
-            return np.asarray(states)
+            return any_array("states", states)
         held = self._arrays_of(states, skipped)
         if isinstance(held, np.ndarray):
             return held
         n_rows = len(next(iter(held.values()))[0])
-        going = np.ones(n_rows, np.bool_) if skipped is None else ~skipped
+        going = np.ones(n_rows, np.bool_) if skipped is None else ~np.asarray(skipped, np.bool_)
         if len(going) != n_rows:
             raise DataError(f"states must have shape [{len(going)}, ...]; got {n_rows} rows.")
         parts = []
@@ -440,7 +442,7 @@ class Encoder:
     def _arrays_of_rows(
         self, states: Any, names: Sequence[str]
     ) -> dict[str, tuple[NDArray[Any], bool]] | NDArray[Any]:
-        array, size = np.asarray(states), len(self.state_names)
+        array, size = any_array("states", states), len(self.state_names)
         if array.dtype.kind not in "OfiubMm":  # text, to which numpy turns all that is beside it
             array = np.array(states, object)
         if array.ndim == 1 and len(names) == 1:

@@ -105,7 +105,10 @@ def check_cost_env(
 def _made(make: str | Callable[[], Env]) -> Env:
     """A new environment."""
     if isinstance(make, str):
-        return gymnasium.make(make, disable_env_checker=True)
+        try:
+            return gymnasium.make(make, disable_env_checker=True)
+        except gymnasium.error.Error as error:
+            raise ConfigError(f"make must name an environment; got {make!r}: {error}") from error
     return make()
 
 

@@ -63,6 +63,8 @@ class ScriptedPolicy(OneStepPolicy):
 
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Applies the rule to what is seen, `[N, D]`."""
+        if states.ndim != 2 or states.shape[1] < 2:
+            raise DataError(f"states must have shape [N, D]; got {list(states.shape)}.")
         actions = RULES[self.rule](states)
         status = np.full(len(actions), BudgetStatus.SLACK, np.int8)
         return Decision(actions.astype(np.int64), budgets.copy(), status)

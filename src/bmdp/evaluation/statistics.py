@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, rel_entr, stdtrit
 
-from bmdp.arrays import FloatArray, real_array
+from bmdp.arrays import FloatArray, real_array, require_magnitude
+from bmdp.checks import require_count
 from bmdp.errors import ConfigError, DataError
 from bmdp.kinds import checked
 
@@ -58,8 +59,7 @@ def simultaneous_confidence(confidence: float, n_together: int) -> float:
     """
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence must be above 0 and below 1; got {confidence}.")
-    if n_together < 1:
-        raise ConfigError(f"n_together must be from 1 on; got {n_together}.")
+    require_count("n_together", n_together, 1)
     return 1 - (1 - confidence) / n_together
 
 
@@ -152,6 +152,8 @@ def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
     values, shares = sample_array(samples), real_array("levels", levels)
     if not values.shape[-1]:
         raise DataError("samples must be at least one; got none.")
+    if shares.ndim > 1:
+        raise ConfigError(f"levels must have shape [L]; got {list(shares.shape)}.")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ConfigError(f"levels must be from 0 to 1; got {shares.tolist()}.")
     found: FloatArray = np.quantile(values, shares, axis=-1, method="inverted_cdf")
@@ -193,6 +195,7 @@ def sample_array(samples: ArrayLike) -> FloatArray:
     values = real_array("samples", samples).astype(np.float64)
     if values.ndim == 0:
         raise DataError("samples must have shape [..., n]; got a single number.")
+    require_magnitude("samples", values)
     return values
 
 
@@ -312,8 +315,10 @@ def bernstein_interval(
 
 def _bounded_samples(samples: ArrayLike, lowest: float, highest: float) -> FloatArray:
     values = sample_array(samples)
-    if not lowest < highest:
-        raise ConfigError(f"lowest must be below highest; got {lowest} and {highest}.")
+    if not -np.inf < lowest < highest < np.inf:
+        raise ConfigError(
+            f"lowest must be below highest, and both finite; got {lowest} and {highest}."
+        )
     if not values.shape[-1] or not ((values >= lowest) & (values <= highest)).all():
         raise DataError(f"samples must be numbers from {lowest} to {highest}, at least one.")
     return values

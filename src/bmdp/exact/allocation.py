@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bmdp.arrays import FloatArray, read_only
+from bmdp.checks import require_count
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.allocation_policy import AllocationPolicy
 from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance, dynamics_of
@@ -108,11 +109,11 @@ def allocate_budgets(
     >>> allocate_budgets(branches().model).frontier(0).reward_at(0.5)
     5.0
     """
-    if not tol > 0 or max_iterations < 1 or (horizon is not None and horizon < 1):
-        raise ConfigError(
-            "tol must be above 0, max_iterations and horizon from 1 on; "
-            f"got {tol}, {max_iterations} and {horizon}."
-        )
+    require_count("max_iterations", max_iterations, 1)
+    if horizon is not None:
+        require_count("horizon", horizon, 1)
+    if not tol > 0:
+        raise ConfigError(f"tol must be above 0; got {tol}.")
     dynamics = dynamics_of(model)
     steps = model.horizon if horizon is None else horizon
     if steps is not None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from bmdp.arrays import BoolArray, FloatArray, read_only, real_array
+from bmdp.arrays import BoolArray, FloatArray, read_only, real_array, require_shape
 from bmdp.errors import ModelError, StoreError
 from bmdp.exact import checks
 from bmdp.kinds import checked
@@ -129,6 +129,7 @@ class FiniteBMDP:
 
     def expected_next(self, values: FloatArray) -> FloatArray:
         """Returns the expectation of `values` `[S, ...]` at the next state, `[S, A, ...]`."""
+        require_shape("values", values, (self.n_states, *values.shape[1:]), "[S, ...]")
         flat = values.reshape(self.n_states, -1)
         expected: FloatArray = self.transition @ flat
         return expected.reshape(*self.shape, *values.shape[1:])

@@ -222,7 +222,7 @@ class TabularQ:
 
     def cells(self, states: NDArray[Any], step: int = 0) -> IntArray:
         """Numbers of the states."""
-        return _state_numbers(states, self.q_r.shape[-3])
+        return state_numbers(states, self.q_r.shape[-3])
 
     def cell_values(self, step: int = 0) -> tuple[FloatArray, FloatArray]:
         """The tables of a step."""
@@ -409,8 +409,8 @@ def _at(values: Any, places: Any) -> Any:
     return values.gather(1, places)
 
 
-def _state_numbers(states: NDArray[Any], n_states: int) -> IntArray:
-    """Checks the numbers of states of a finite model."""
+def state_numbers(states: NDArray[Any], n_states: int) -> IntArray:
+    """Checks the numbers `[N]` of states of a finite model."""
     require_shape("states", states, (None,), "[N]")
     if states.dtype.kind not in "iu":
         raise DataError(f"states must be whole numbers; got type {states.dtype}.")

@@ -26,7 +26,6 @@ from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.multiplier import Point, search_frontier
 from bmdp.frontier import Frontier, upper_frontier
-from bmdp.kinds import checked
 from bmdp.policies.policy import Decisions, OneStepPolicy, idle_decisions
 
 _TINY_PRICE, _HUGE_PRICE = 1e-7, 1e9  # stand for the ends of the frontier
@@ -252,7 +251,6 @@ def grid_frontier(grid: Grid, *, tol: float = 1e-4) -> tuple[Frontier, list[floa
     return frontier, [prices[point] for point in points]
 
 
-@checked
 def true_frontier(
     task: Corridors | None = None,
     *,

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import FloatArray
 from bmdp.envs.corridors.maps import Map
-from bmdp.kinds import checked
 
 
-@checked
 def picture(cells: Map, ways: list[FloatArray], *, scale: int = 48) -> NDArray[np.uint8]:
     """Returns a picture of a map and of ways on it, `[height * scale, width * scale, 3]`.
 

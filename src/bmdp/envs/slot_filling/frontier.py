@@ -38,7 +38,6 @@ from bmdp.envs.tasks import TrueFrontier
 from bmdp.errors import ConfigError
 from bmdp.exact.multiplier import Point, search_frontier
 from bmdp.frontier import Frontier
-from bmdp.kinds import checked
 from bmdp.policies.policy import (
     Decisions,
     EpisodeTracker,
@@ -431,7 +430,6 @@ def largest_gap(below: Frontier, above: Frontier) -> float:
     return float((above.reward_at(costs) - below.reward_at(costs)).max()) + _TOL * _LARGEST
 
 
-@checked
 def true_frontier(task: SlotFilling | None = None, *, n_bins: int | None = None) -> TrueFrontier:
     """Returns a frontier of slot-filling, from below.
 
@@ -482,7 +480,6 @@ def _rules(task: SlotFilling) -> dict[str, Any]:
     return {name: value for name, value in asdict(task).items() if name != "features"}
 
 
-@checked
 class _TreeTracker(EpisodeTracker[TreePolicy]):
     """Dialogues, with the belief of each and the order in which the tree lists its slots."""
 

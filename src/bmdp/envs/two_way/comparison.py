@@ -33,7 +33,6 @@ from bmdp.envs.two_way.highway import (
 from bmdp.envs.two_way.observations import MISSING
 from bmdp.envs.two_way.physics import CAR_LENGTH, DT, PUSH_X, TOP_SPEED, RoadState, copied
 from bmdp.envs.two_way.task import HORIZON, TwoWay
-from bmdp.kinds import checked
 
 TOLERANCE = 1e-6
 QUANTITIES = (
@@ -41,7 +40,6 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@checked
 @dataclass(frozen=True)
 class Comparison:
     """Two simulators side by side: sizes of the comparison and largest differences.
@@ -60,7 +58,6 @@ class Comparison:
     largest: dict[str, float]  # difference of each quantity, of any car, but for those
 
 
-@checked
 def compare(actions: IntArray, *, aware_oncoming: bool = False, first_seed: int = 0) -> Comparison:
     """Drives situations of highway-env in both simulations.
 

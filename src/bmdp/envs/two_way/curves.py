@@ -25,7 +25,6 @@ from bmdp.envs.two_way.reference import MeasuredCurve, ReferenceCurve
 from bmdp.envs.two_way.replanning import ReplanningDriver
 from bmdp.envs.two_way.task import TwoWay
 from bmdp.frontier import Frontier, upper_frontier
-from bmdp.kinds import checked
 from bmdp.policies.portfolio import Portfolio
 
 KNOWN_CURVES = ("clairvoyant", "equal-budget", "replanning")
@@ -37,7 +36,6 @@ _DIGITS = 5
 _TABLE = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)  # costs at which rewards are recorded, with errors
 
 
-@checked
 def known_curve(name: str) -> TrueFrontier:
     """Returns a curve of the two-way road with its default settings, to score policies against.
 
@@ -74,7 +72,6 @@ def known_curve(name: str) -> TrueFrontier:
     return TrueFrontier(frontier, float(errors.max()), settings)
 
 
-@checked
 def replanning_dial() -> Portfolio:
     """Returns a policy that takes budgets: a coin at the start between two replanning drivers.
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from bmdp.envs.two_way import physics
 from bmdp.envs.two_way.physics import CAR_LENGTH, CAR_WIDTH, LANE_WIDTH, ROAD_LENGTH, RoadState
 from bmdp.errors import DataError
-from bmdp.kinds import checked
 
 # What is seen, in m: along the road from the ego car on, and across it.
 BEHIND, AHEAD, TOP, BOTTOM = 30, 170, -4, 8
@@ -56,7 +55,6 @@ _ROAD = _Car(0.0, 0.0, 0.0, "", "road")  # whose own coordinates are those of th
 _PARTS = (_Box(0, 0, CAR_LENGTH, CAR_WIDTH), _Box(0.8, 0, 1.2, 1.7, light=0.8))  # with windscreen
 
 
-@checked
 def picture(state: RoadState, row: int = 0, *, scale: int = 6) -> NDArray[np.uint8]:
     """Returns a picture of one road of a state, `[12 * scale, 200 * scale, 3]`.
 
@@ -81,7 +79,6 @@ def picture(state: RoadState, row: int = 0, *, scale: int = 6) -> NDArray[np.uin
     return canvas
 
 
-@checked
 def filmstrip(states: Sequence[RoadState], row: int = 0, *, scale: int = 6) -> NDArray[np.uint8]:
     """Returns the pictures of states under each other, with a light gap between them.
 
@@ -100,7 +97,6 @@ def filmstrip(states: Sequence[RoadState], row: int = 0, *, scale: int = 6) -> N
     return np.concatenate(parts[1:])
 
 
-@checked
 def svg(state: RoadState, row: int = 0) -> str:
     """Returns the picture of one road of a state as an SVG document, with a line of text.
 
@@ -120,7 +116,6 @@ def svg(state: RoadState, row: int = 0) -> str:
     return _document(title, [state], row, 0.0)
 
 
-@checked
 def film(states: Sequence[RoadState], row: int = 0, *, seconds_per_frame: float = 1 / 15) -> str:
     """Returns a drive as an animated SVG document, which begins again when it is over.
 

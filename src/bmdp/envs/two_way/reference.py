@@ -40,7 +40,6 @@ from bmdp.envs.two_way.physics import (
 from bmdp.envs.two_way.task import HORIZON, TwoWay
 from bmdp.exact.minkowski import steepest_first
 from bmdp.frontier import Frontier, hull_mixture, upper_frontier
-from bmdp.kinds import checked
 from bmdp.randomness import EpisodeStreams
 
 PRICES = (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0, 1000.0)
@@ -53,7 +52,6 @@ _HUGE_PRICE = 1e6
 _CHUNK = 50  # situations searched together
 
 
-@checked
 @dataclass(frozen=True, eq=False)
 class Drives:
     """The best drives that were found from one start.
@@ -69,7 +67,6 @@ class Drives:
     actions: IntArray  # [vertices, 15], those of each vertex; NO_ACTION after a crash
 
 
-@checked
 @dataclass(frozen=True, eq=False)
 class ReferenceCurve:
     """Mean reward and cost, discounted, of drivers who know the future.
@@ -118,7 +115,6 @@ class ReferenceCurve:
         return np.array([_error(c, r, p) for (c, r), p in zip(points, slopes, strict=True)])
 
 
-@checked
 @dataclass(frozen=True, eq=False)
 class MeasuredCurve:
     """Drives with a dial in `S` situations, which are the same for each of its `K` settings.
@@ -201,7 +197,6 @@ def _error(costs: FloatArray, rewards: FloatArray, slope: float) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
 
 
-@checked
 def reference_curve(
     task: TwoWay,
     *,
@@ -236,7 +231,6 @@ def reference_curve(
     return ReferenceCurve(curve, tuple(drives), starts, width)
 
 
-@checked
 def equal_budget_curve(
     reference: ReferenceCurve, budgets: FloatArray | None = None
 ) -> MeasuredCurve:

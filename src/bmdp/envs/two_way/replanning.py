@@ -52,7 +52,6 @@ from bmdp.envs.two_way.physics import (
 from bmdp.envs.two_way.reference import STREAM, MeasuredCurve, best_drives
 from bmdp.envs.two_way.task import HORIZON, TwoWay
 from bmdp.errors import ConfigError, DataError, PolicyError
-from bmdp.kinds import checked
 from bmdp.policies.policy import (
     Decisions,
     EpisodeTracker,
@@ -76,7 +75,6 @@ _SIGNS = np.repeat([1, -1, 1], [N_AHEAD, N_BEHIND, N_ONCOMING])
 _SPACING = 3 * CAR_LENGTH  # m, at least, between cars that were never seen
 
 
-@checked
 @dataclass(frozen=True)
 class ReplanningDriver(Policy):
     """Plans anew every second for the best reward - price x cost. Budgets have no effect.
@@ -148,7 +146,6 @@ def _restored(price: float, width: int, settings: tuple[tuple[str, Any], ...]) -
     return ReplanningDriver(price, width, TwoWay(**dict(settings)))
 
 
-@checked
 class _DriverTracker(EpisodeTracker[ReplanningDriver]):
     """Drives, with the picture that the driver of each has of its road."""
 
@@ -307,7 +304,6 @@ class Picture:
             end_of_sight = cars[slot, X] + _SPACING
 
 
-@checked
 def replanning_curve(
     task: TwoWay | None = None,
     *,

@@ -227,7 +227,7 @@ def _require_speeds(speeds: Sequence[float]) -> None:
     values = np.asarray(speeds, np.float64)
     if values.ndim != 1 or len(values) < 2:
         raise ConfigError(f"target_speeds must be at least two speeds; got {speeds}.")
-    wrong = np.flatnonzero(~(np.diff(values) > 0))
+    wrong = np.flatnonzero(~(values[1:] > values[:-1]))
     if len(wrong):
         i = int(wrong[0]) + 1
         raise ConfigError(f"target_speeds must be increasing; got {values[i]:g} at [{i}].")
