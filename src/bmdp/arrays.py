@@ -146,7 +146,7 @@ def require_magnitude(name: str, array: FloatArray) -> None:
 
 def flat_states(states: NDArray[Any]) -> NDArray[np.float64]:
     """Returns states `[N, ...]` as `[N, D]`, in double precision."""
-    rows = np.asarray(states, np.float64)
+    rows = real_array("states", states).astype(np.float64, copy=False)
     return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
 
 

@@ -13,6 +13,7 @@ from bmdp.errors import ConfigError
 MOST = 2**31
 """No count is larger, unless a smaller one is its most."""
 
+_FAR = 1e100  # ends of ranges are as far from 0 at most: differences are finite
 _MOST_LETTERS = 120  # of a value in an error
 
 
@@ -129,7 +130,7 @@ def require_rising(name: str, ends: Any) -> None:
     """
     given = tuple(ends) if isinstance(ends, Sequence | np.ndarray) else ()
     if not (
-        len(given) == 2 and all(map(is_number, given)) and -np.inf < given[0] < given[1] < np.inf
+        len(given) == 2 and all(map(is_number, given)) and -_FAR <= given[0] < given[1] <= _FAR
     ):
         got = " and ".join(map(told, given)) if len(given) == 2 else told(ends)
         raise ConfigError(f"{name} must be two rising numbers; got {got}.")

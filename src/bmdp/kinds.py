@@ -129,7 +129,7 @@ class _Names(dict[str, Any]):
 
 
 class _ArrayLike:
-    """What numpy makes an array of, a single number too."""
+    """What numpy makes an array of numbers of, a single one too."""
 
 
 class _Unseen:
@@ -254,7 +254,7 @@ def _as_tuple(value: Any) -> Any:
 
 def _is_array_like(value: Any) -> bool:
     array = _made(value)
-    return array is not None and (array.ndim > 0 or array.dtype.kind != "O")
+    return array is not None and array.dtype.kind in "fiub"
 
 
 def _made(value: Any) -> Any:
@@ -278,7 +278,7 @@ _PLAIN: dict[Any, _Kind] = {
     Any: _ANY,
     object: _ANY,
     _Unseen: _ANY,
-    _ArrayLike: _Kind("an array", _is_array_like, DataError),
+    _ArrayLike: _Kind("an array of numbers", _is_array_like, DataError),
     bool: _Kind("True or False", lambda value: isinstance(value, bool | np.bool_)),
     int: _Kind("a whole number", _is_whole),
     float: _Kind("a number", _is_real),

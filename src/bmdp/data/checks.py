@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array, real_array
+from bmdp.arrays import (
+    MAGNITUDE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    any_array,
+    real_array,
+    require_finite,
+)
 from bmdp.errors import DataError
 
 REQUIRED = ("state", "action", "reward", "cost", "next_state", "terminal")
@@ -63,6 +71,7 @@ def states(name: str, values: ArrayLike) -> FloatArray:
         raise DataError(f"{name} must have shape [N, D]; got {list(array.shape)}.")
     flat = array.reshape(len(array), -1) if len(array) else array.reshape(0, 1)
     require_rows(name, "be finite", ~np.isfinite(flat).all(axis=1))
+    require_finite(name, flat, limit=MAGNITUDE)
     return flat
 
 
@@ -70,6 +79,7 @@ def numbers(name: str, values: ArrayLike) -> FloatArray:
     """Returns finite numbers `[N]` of double precision."""
     column = _column(name, values).astype(np.float64)
     require_rows(name, "be finite", ~np.isfinite(column))
+    require_finite(name, column, limit=MAGNITUDE)
     return column
 
 

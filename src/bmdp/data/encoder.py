@@ -373,7 +373,7 @@ class Encoder:
             raise DataError(f"action must be from 0 to {len(self.action_names) - 1}; got {action}.")
         return self.action_names[int(action)]
 
-    def action_numbers(self, values: ArrayLike) -> IntArray:
+    def action_numbers(self, values: Any) -> IntArray:
         """Returns the numbers of actions as they are in a log, `[N]` or, of bins, `[N, K]`.
 
         Raises:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import MAGNITUDE, FloatArray, IntArray, require_finite
 from bmdp.checks import require_count, require_from_0, require_share
 from bmdp.deployment.decisions import DecisionLog, Kept, Promises, Rows
 from bmdp.deployment.drift import Drift, DriftReport
@@ -222,6 +222,7 @@ class Watch:
             raise ConfigError(f"most_cost must be a number above 0; got {most_cost}.")
         self.confidence, self.gamma, self.tolerance = confidence, gamma, tolerance
         self.most_cost = math.inf if most_cost is None else float(most_cost)
+        require_finite("budget_range", np.array(budget_range, np.float64), limit=MAGNITUDE)
         low, high = map(float, budget_range)
         n_ranges = RANGES if high > low else 1
         self.edges = np.linspace(low, high, n_ranges + 1)

@@ -840,17 +840,38 @@ def told_by_step(states: NDArray[Any], steps: IntArray | None) -> BoolArray:
     return told & ~told.all()
 
 
+def require_steps(step: IntArray) -> None:
+    """Checks that steps `[N]` are those of episodes, and no times or row numbers.
+
+    Raises:
+        DataError: naming the row of the largest, if most steps before it have no row.
+
+    >>> require_steps(np.array([0, 1, 1_000_000]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    bmdp.errors.DataError: step must be 0, 1, 2 and so on; got 1000000 at [2], and 999998 steps ...
+    """
+    n_steps = int(step.max()) + 1
+    n_empty = n_steps - len(np.unique(step))
+    if 2 * n_empty > n_steps:
+        raise DataError(
+            f"step must be 0, 1, 2 and so on; got {n_steps - 1} at [{int(step.argmax())}], and "
+            f"{n_empty} steps before it have no row. Count them anew in each episode."
+        )
+
+
 def _n_steps(batch: TransitionBatch) -> int:
     if batch.step is None:
         raise DataError(
             "a schedule by steps needs a batch with steps; this one has none. Give step, or use "
             "schedule=Iterations()."
         )
-    n_steps = int(batch.step.max()) + 1
+    n_steps, row = int(batch.step.max()) + 1, int(batch.step.argmax())
     if n_steps > _MOST_STEPS:
         raise DataError(
-            f"step must be below {_MOST_STEPS} for a model of each step; got {n_steps - 1}."
+            f"step must be below {_MOST_STEPS} for a model of each step; got {n_steps - 1} at "
+            f"[{row}]."
         )
+    require_steps(batch.step)
     return n_steps
 
 

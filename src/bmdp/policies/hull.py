@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import (
+    MAGNITUDE,
     BoolArray,
     FloatArray,
     IntArray,
@@ -266,7 +267,7 @@ class HullPolicy(QPolicy):
         """Checks the grid and makes it read-only."""
         grid = real_array("HullPolicy.beta_grid", self.beta_grid).astype(np.float64)
         require_shape("HullPolicy.beta_grid", grid, (None,), "[B]")
-        require_finite("HullPolicy.beta_grid", grid)
+        require_finite("HullPolicy.beta_grid", grid, limit=MAGNITUDE)
         if len(grid) == 0 or (np.diff(grid) <= 0).any():
             raise DataError("HullPolicy.beta_grid must hold at least one budget and rise strictly.")
         object.__setattr__(self, "beta_grid", read_only(grid))
