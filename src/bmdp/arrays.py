@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.errors import BmdpError, DataError
 
-MAGNITUDE = 1e100
-"""Largest magnitude of numbers of data: sums of their squares are finite."""
+MAGNITUDE = 1e50
+"""Largest magnitude of numbers of data: sums of their fourth powers are finite."""
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
@@ -139,7 +139,7 @@ def require_magnitude(name: str, array: FloatArray) -> None:
 
     >>> require_magnitude("samples", np.array([1.0, np.inf, -1e308]))
     Traceback (most recent call last):
-    bmdp.errors.DataError: samples must be at most 1e+100 in magnitude; got -1e+308 at [2].
+    bmdp.errors.DataError: samples must be at most 1e+50 in magnitude; got -1e+308 at [2].
     """
     require_finite(name, np.where(np.isfinite(array), array, 0.0), limit=MAGNITUDE)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from bmdp.arrays import MAGNITUDE
 from bmdp.errors import ConfigError
 
 MOST = 2**31
 """No count is larger, unless a smaller one is its most."""
 
-_FAR = 1e100  # ends of ranges are as far from 0 at most: differences are finite
 _MOST_LETTERS = 120  # of a value in an error
 
 
@@ -129,15 +129,14 @@ def require_rising(name: str, ends: Any) -> None:
     bmdp.errors.ConfigError: budget_range must be two rising numbers; got 1.0 and 1.0.
     """
     given = tuple(ends) if isinstance(ends, Sequence | np.ndarray) else ()
-    if not (
-        len(given) == 2 and all(map(is_number, given)) and -_FAR <= given[0] < given[1] <= _FAR
-    ):
+    is_pair = len(given) == 2 and all(map(is_number, given))
+    if not (is_pair and -MAGNITUDE <= given[0] < given[1] <= MAGNITUDE):
         got = " and ".join(map(told, given)) if len(given) == 2 else told(ends)
         raise ConfigError(f"{name} must be two rising numbers; got {got}.")
 
 
-def require_from_0(name: str, value: Any) -> None:
-    """Checks that a setting is a number from 0 on.
+def require_from_0(name: str, value: Any, most: float = np.inf) -> None:
+    """Checks that a setting is a number from 0 on; `most` is within the range.
 
     Raises:
         ConfigError: naming the setting, and what was given.
@@ -146,5 +145,6 @@ def require_from_0(name: str, value: Any) -> None:
     Traceback (most recent call last):
     bmdp.errors.ConfigError: slope_cap must be from 0 on; got -1.
     """
-    if not (is_number(value) and value >= 0):
-        raise ConfigError(f"{name} must be from 0 on; got {told(value)}.")
+    if not (is_number(value) and 0 <= value <= most):
+        rule = "on" if most == np.inf or not (is_number(value) and value > most) else f"to {most}"
+        raise ConfigError(f"{name} must be from 0 {rule}; got {told(value)}.")

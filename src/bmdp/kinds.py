@@ -57,20 +57,6 @@ def checked(target: T) -> T:
     return target
 
 
-def require_kind(name: str, value: Any, annotation: Any) -> None:
-    """Checks that an argument is what an annotation says.
-
-    Raises:
-        ConfigError: if it is not, and plain values are asked for.
-        DataError: if it is not, and arrays or objects are.
-
-    >>> require_kind("budget_range", (0.0, "1"), tuple[float, float])
-    Traceback (most recent call last):
-    bmdp.errors.ConfigError: budget_range must be (a number, a number); got (0.0, '1').
-    """
-    _kind(annotation).taken(name, value)
-
-
 class _Kind(NamedTuple):
     """What an annotation asks for."""
 

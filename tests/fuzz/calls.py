@@ -23,6 +23,7 @@ import warnings
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -107,7 +108,7 @@ PARTS = {
     *("choose", "decide_from", "distributions", "at_step", "epsilon", "clipped", "scaled"),
     *("cells", "cell_values", "at", "look", "rows", "embedded", "raised", "stack", "empty"),
     *("generator", "groups", "known", "episodes", "probabilities", "from_cheapest"),
-    *("spec", "most", "encoded", "learned", "to"),
+    *("spec", "most", "encoded", "learned", "to", "of"),
 }
 """Methods that the library calls itself, of its own protocols, with arrays that it has checked."""
 
@@ -130,7 +131,7 @@ def log():
 
 @cache
 def long_log():
-    return batches.chain(120)
+    return batches.bandit(110)
 
 
 @cache
@@ -248,6 +249,9 @@ class Six(Two):
     def step(self, action):
         return 1, 1.0, 0.5, True, False, {}
 
+    def render(self):
+        return "six"
+
 
 def cart():
     return envs.CostFunction(gymnasium.make("CartPole-v1"), lambda *_: 0.5)
@@ -269,7 +273,10 @@ def asked(policy, states=(0, 1)):
 
 
 def period():
-    return bmdp.PeriodBudget(total=10.0, episodes=20, budget_range=(0.0, 1.0), most_cost=1.0)
+    """A budget for twenty episodes, of which one goes on."""
+    made = bmdp.PeriodBudget(total=10.0, episodes=20, budget_range=(0.0, 1.0), most_cost=1.0)
+    made.budget()
+    return made
 
 
 def on_disk(folder, name):
@@ -291,8 +298,15 @@ _MADE = {
     "policy": lambda path: hull().save(path),
     "stored": lambda path: data.StoredLog.write(path, [log()]),
     "run": lambda path: ferries.explored(path),
+    "minari": lambda path: dataset(path),
     "lines.jsonl": lambda path: path.write_text(json.dumps(line()) + "\n"),
 }
+
+
+def dataset(path):
+    """The log as a dataset of Minari, in a folder of its own."""
+    with mock.patch.dict(os.environ, {"MINARI_DATASETS_PATH": str(path)}):
+        log().to_minari("fuzz/log-v0")
 
 
 def line():
@@ -428,11 +442,6 @@ def _results():
             models.Support,
             {"model": learned().q_function.model, "counts": np.ones((2, 2)), "least": 1.0},
         ),
-        "bmdp.models.Support.of": lambda _: (
-            models.Support.of,
-            {"states": np.array([[0.0], [0.0], [1.0], [1.0]]), "actions": np.array([0, 1, 0, 0])}
-            | {"episodes": np.arange(4), "n_actions": 2, "least": 1, "is_table": True},
-        ),
         "bmdp.evaluation.DialReport": lambda _: (
             evaluation.DialReport,
             fields_of(evaluation.measure_dial(measured(), three())),
@@ -461,11 +470,11 @@ def move():
     return how | {"new_budgets": [0.5], "n_episodes": 4, "seed": 0}
 
 
-def _of_two(states, step=0):
-    """Q-values of any states, of which the last two numbers are what they have cost."""
-    q = np.zeros((len(states), 2, 2))
-    q[:, 1] = 1.0
-    return q, q
+@cache
+def limited():
+    """A policy whose states tell what an episode has cost so far."""
+    settings = learn.BFTQConfig(**table(), n_budgets=3)
+    return learn.BFTQ(settings).fit(data.cost_so_far(log(), 1.0), seed=0)
 
 
 def _policies():
@@ -489,8 +498,8 @@ def _policies():
         ),
         "bmdp.policies.EpisodeLimitPolicy": (
             policies.EpisodeLimitPolicy,
-            {"policy": policies.HullPolicy(_of_two, [0.0, 1.0]), "episode_limit": 2.0},
-            [0.0],
+            {"policy": limited(), "episode_limit": 1.0},
+            [0.0, 0.5],
         ),
         "bmdp.policies.ExploringPolicy": (
             policies.ExploringPolicy,
@@ -545,7 +554,7 @@ def _policies():
             policy.resume,
             {"state": tracked(policy, (state, state)).state()},
         )
-        calls |= _tracker_calls(f"{name}.start()", cls(**how), state)
+        calls |= _tracker_calls(f"{name}.start()", cls(**how), state, _AFTER.get(name, state))
     return calls
 
 
@@ -560,10 +569,14 @@ def _of(owner, method, arguments):
     return made
 
 
-def _tracker_calls(name, policy, state):
+_AFTER = {"bmdp.exact.AllocationPolicy": 1}
+"""States that may follow the first one, where it cannot follow itself."""
+
+
+def _tracker_calls(name, policy, state, following):
     """Of the tracker that a policy starts."""
     both = (state, state)
-    after = {"costs": [0.1, 0.1], "next_states": list(both), "ended": [False, True]}
+    after = {"costs": [0.1, 0.1], "next_states": [following] * 2, "ended": [False, True]}
     return {
         f"{name}.decide": lambda _: (tracked(policy, both).decide, {"states": list(both)}),
         f"{name}.observe": lambda _: (asked(policy, both).observe, after),
@@ -596,9 +609,9 @@ def _batch_calls():
         ),
         "bmdp.TransitionBatch.from_minari": lambda folder: (
             bmdp.TransitionBatch.from_minari,
-            {"dataset": on_disk(folder, "minari")},
+            {"dataset": on_disk(folder, "minari") / "fuzz" / "log-v0"},
         ),
-        "bmdp.TransitionBatch.to_minari": lambda _: (log().to_minari, {"dataset_id": "a/b/c-v0"}),
+        "bmdp.TransitionBatch.to_minari": lambda _: (log().to_minari, {"dataset_id": "fuzz/log-v0"}),
         "bmdp.TransitionBatch.take": lambda _: (log().take, {"rows": [0, 1]}),
         **{
             f"bmdp.TransitionBatch.from_{kind}": lambda folder, kind=kind: (
@@ -817,10 +830,6 @@ def _exact_calls():
             evaluation.measure_dials,
             {"evaluations": [measured(), measured()], "frontier": three()},
         ),
-        "bmdp.policies.HullRule.of": lambda _: (
-            policies.HullRule.of,
-            {"q_r": values().q_r, "q_c": values().q_c, "cap": 5.0, "costs_from_zero": True},
-        ),
         "bmdp.policies.Portfolio.coin": lambda _: (
             policies.Portfolio.coin,
             {"cheap": waiting(), "dear": hull(), "cheap_cost": 0.1, "dear_cost": 1.0},
@@ -953,13 +962,18 @@ def _played():
                 ("close", {}),
             )
         },
+        "bmdp.envs.FiniteEnv.render": lambda _: (
+            started(envs.FiniteEnv(model(), render_mode="ansi")).render,
+            {},
+        ),
+        "bmdp.envs.SixTupleAdapter.render": lambda _: (envs.SixTupleAdapter(Six()).render, {}),
         "bmdp.PeriodBudget": lambda _: (
             bmdp.PeriodBudget,
             {"total": 10.0, "episodes": 20, "budget_range": (0.0, 1.0), "most_cost": 1.0},
         ),
         "bmdp.PeriodBudget.budget": lambda _: (period().budget, {}),
         "bmdp.PeriodBudget.budgets": lambda _: (period().budgets, {"n": 2}),
-        "bmdp.PeriodBudget.observe": lambda _: (period().observe, {"costs": [0.1], "budgets": [0.2]}),
+        "bmdp.PeriodBudget.observe": lambda _: (period().observe, {"costs": [0.1]}),
         "bmdp.PeriodBudget.resume": lambda _: (
             bmdp.PeriodBudget.resume,
             {"state": period().state()},
@@ -1123,7 +1137,11 @@ def _alone(folder):
     signal.signal(signal.SIGPROF, _late)
     os.chdir(folder)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            mock.patch.dict(os.environ, {"MINARI_DATASETS_PATH": str(folder / "minari")}),
+        ):
             warnings.simplefilter("error")
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             yield

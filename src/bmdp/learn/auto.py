@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 
-from bmdp.checks import require_count, require_from_0, require_rising, require_share
+from bmdp.checks import MOST, require_count, require_from_0, require_rising, require_share
 from bmdp.cluster import Engine, engaged, require_engine
 from bmdp.data import (
     Columns,
@@ -244,7 +244,7 @@ class Asked:
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ConfigError(f"minutes must be above 0 and finite; got {self.minutes}.")
         if self.support is not None:
-            require_from_0("support", self.support)
+            require_from_0("support", self.support, MOST)
         require_count("workers", self.workers, 1)
         require_engine(self.engine)
         if self.sample is not None:

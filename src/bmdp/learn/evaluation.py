@@ -143,7 +143,6 @@ def fitted_evaluation(  # noqa: PLR0913
     discounts = gamma, gamma if cost_gamma is None else cost_gamma
     for name, discount in zip(("gamma", "cost_gamma"), discounts, strict=True):
         require_share(name, discount)
-    require_count("n_budgets", n_budgets, 2)
     asked = np.atleast_1d(real_array("budgets", budgets))
     asked = admitted_budgets(asked, len(asked), policy.budget_range)
     if len(asked) == 0:
@@ -159,6 +158,7 @@ def fitted_evaluation(  # noqa: PLR0913
 
 def grid_of(policy: SteppedPolicy, n_budgets: int) -> FloatArray:
     """An even grid of budgets over the range of a policy; of prices, their numbers."""
+    require_count("n_budgets", n_budgets, 2)
     if isinstance(policy, PriceDial):
         return np.arange(len(policy.prices), dtype=np.float64)
     low, high = policy.budget_range

@@ -820,7 +820,10 @@ def torch_device(name: str) -> torch.device:
     """Returns the device of a name; "auto" is the GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f'device must be "cpu", "cuda" or "auto"; got {name!r}.') from None
 
 
 def told_by_step(states: NDArray[Any], steps: IntArray | None) -> BoolArray:

@@ -14,7 +14,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from bmdp.arrays import FloatArray, rows_at
-from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
+from bmdp.checks import (
+    MOST,
+    require_choice,
+    require_count,
+    require_from_0,
+    require_rising,
+    require_share,
+)
 from bmdp.data import TransitionBatch, weighed
 from bmdp.errors import ConfigError, DataError
 from bmdp.kinds import checked
@@ -558,7 +565,7 @@ def _check(config: Any) -> None:
             f"schedule must be Iterations, Backward or None; got {config.schedule!r}."
         )
     require_count("ensemble", config.ensemble, 1)
-    require_from_0("support", config.support)
+    require_from_0("support", config.support, MOST)
     if not np.isfinite(config.caution):
         raise ConfigError(f"caution must be finite; got {config.caution}.")
 
