@@ -121,7 +121,8 @@ def require_finite(
     Traceback (most recent call last):
     bmdp.errors.DataError: costs must be finite; got nan at [1, 0].
     """
-    good = np.isfinite(array) & (np.abs(array) <= limit)
+    largest = float(np.finfo(array.dtype).max) if array.dtype.kind == "f" else limit
+    good = np.isfinite(array) & (np.abs(array) <= min(limit, largest))
     if good.all():
         return
     index = [int(i) for i in np.argwhere(~good)[0]]

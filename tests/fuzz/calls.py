@@ -1,4 +1,4 @@
-"""Wrong values for every argument of every public call, and for every setting.
+"""Wrong values for every argument of every public call, and for every setting of a run.
 
 The promise: a call with a wrong value ends in a `BmdpError` whose message is one line, or takes the
 value, within five seconds. Nothing else comes out of it: no error from inside, and no warning.
@@ -8,13 +8,14 @@ all public calls, which a test holds. Settings are also given on the command lin
 """
 
 import contextlib
+import dataclasses
 import datetime
 import decimal
 import enum
 import fractions
+import functools
 import inspect
 import io
-import itertools
 import json
 import os
 import shutil
@@ -31,14 +32,19 @@ import torch
 
 import batches
 import bmdp
+import commands
 import ferries
 from bmdp import data, deployment, envs, evaluation, exact, frontier, learn, models, policies
 from bmdp.deployment.service import Carried, DecideBody, FrontierBody, ObserveBody, StartBody
 from bmdp.errors import BmdpError
 from bmdp.exact import textbook
+from bmdp.learn.spec import with_setting
 
 SECONDS = 5.0
 """Of the processor, for a case."""
+
+MOST_LETTERS = 1_000
+"""Of an error: those that name all that there is are long."""
 
 FRONT_DOORS = (
     *("bmdp", "bmdp.data", "bmdp.envs", "bmdp.exact", "bmdp.frontier", "bmdp.policies"),
@@ -550,11 +556,7 @@ def _policies():
         }.items():
             if hasattr(cls, method):
                 calls[f"{name}.{method}"] = _of(cls(**how), method, arguments)
-        calls[f"{name}.resume"] = lambda _, policy=cls(**how), state=state: (
-            policy.resume,
-            {"state": tracked(policy, (state, state)).state()},
-        )
-        calls |= _tracker_calls(f"{name}.start()", cls(**how), state, _AFTER.get(name, state))
+        calls |= _tracker_calls(name, cls(**how), state)
     return calls
 
 
@@ -569,18 +571,22 @@ def _of(owner, method, arguments):
     return made
 
 
-_AFTER = {"bmdp.exact.AllocationPolicy": 1}
+_AFTER = {"bmdp.exact.AllocationPolicy": 3}
 """States that may follow the first one, where it cannot follow itself."""
 
 
-def _tracker_calls(name, policy, state, following):
+def _tracker_calls(name, policy, state):
     """Of the tracker that a policy starts."""
-    both = (state, state)
-    after = {"costs": [0.1, 0.1], "next_states": [following] * 2, "ended": [False, True]}
+    both = [state, state]
+    after = {"costs": [0.1, 0.1], "next_states": [_AFTER.get(name, state)] * 2, "ended": [0, 1]}
     return {
-        f"{name}.decide": lambda _: (tracked(policy, both).decide, {"states": list(both)}),
-        f"{name}.observe": lambda _: (asked(policy, both).observe, after),
-        f"{name}.set_budget": lambda _: (tracked(policy, both).set_budget, {"budgets": 0.4}),
+        f"{name}.resume": lambda _: (policy.resume, {"state": tracked(policy, both).state()}),
+        f"{name}.start().decide": lambda _: (tracked(policy, both).decide, {"states": both}),
+        f"{name}.start().observe": lambda _: (asked(policy, both).observe, after),
+        f"{name}.start().set_budget": lambda _: (
+            tracked(policy, both).set_budget,
+            {"budgets": 0.4},
+        ),
     }
 
 
@@ -611,7 +617,10 @@ def _batch_calls():
             bmdp.TransitionBatch.from_minari,
             {"dataset": on_disk(folder, "minari") / "fuzz" / "log-v0"},
         ),
-        "bmdp.TransitionBatch.to_minari": lambda _: (log().to_minari, {"dataset_id": "fuzz/log-v0"}),
+        "bmdp.TransitionBatch.to_minari": lambda _: (
+            log().to_minari,
+            {"dataset_id": "fuzz/log-v0"},
+        ),
         "bmdp.TransitionBatch.take": lambda _: (log().take, {"rows": [0, 1]}),
         **{
             f"bmdp.TransitionBatch.from_{kind}": lambda folder, kind=kind: (
@@ -854,9 +863,7 @@ def _played():
     ferries.register()
     play = {"env": ferries.ENV, "n_episodes": 4, "seed": 0}
     one = {"policy": ferry_policy(), **play, "budgets": [0.5]}
-    coin = policies.Portfolio.coin(
-        ferry_policy(), ferry_policy(), cheap_cost=0.1, dear_cost=0.5
-    )
+    coin = policies.Portfolio.coin(ferry_policy(), ferry_policy(), cheap_cost=0.1, dear_cost=0.5)
     service = deployment.Service(waiting())
     return {
         "bmdp.evaluate": lambda _: (bmdp.evaluate, one),
@@ -1083,21 +1090,76 @@ def _methods(name, cls):
     ]
 
 
+TEXTS = (
+    *("", "a", "null", "true", "0", "-1", "1.5", "nan", "inf", "-inf", "1e400", "-1e308", "1e308"),
+    *("9" * 30, "9" * 400, '"0.5"', "[]", "[1]", "[1,2,3]", '["a","b"]', "[null,null]", "{}"),
+    *('{"kind":"a"}', '{"kind":3}', '{"a":1}', "[[1,2],[3]]", "[1e308,-1e308]", "[nan,1]"),
+    *("[0.5", "0x10", "1_000", "é", "a=b", "a.b", "__class__", "os:system", "None", "1+2j"),
+)
+"""Values as a command line has them."""
+
+FIRST = (
+    (),
+    ("learner=FTQConfig",),
+    ("learner=LagrangianConfig",),
+    ("learner.schedule=Iterations",),
+    ("learner.schedule=Backward",),
+    *((f"learner.model={name}",) for name in sorted(models.regressor.REGRESSORS)),
+)
+"""Settings that bring others with them."""
+
+
+@cache
+def settings():
+    """Settings to change before, and the path of a setting: each setting of each class once."""
+    found, seen = [], set()
+    for first in FIRST:
+        queue = [("", functools.reduce(with_setting, first, bmdp.preset("corridors")))]
+        for where, owner in queue:
+            for field in dataclasses.fields(owner):
+                path, value = f"{where}{field.name}", getattr(owner, field.name)
+                if (type(owner), field.name) not in seen:
+                    seen.add((type(owner), field.name))
+                    found.append((first, path))
+                if dataclasses.is_dataclass(value):
+                    queue.append((f"{path}.", value))
+    return found
+
+
 def cases(seed, folder):
-    """All arguments of all calls with all wrong values, in random order; then all over again."""
-    folder = folder.resolve()
-    some = np.random.default_rng(seed)
+    """All arguments and settings with all wrong values, in random order; then all over again."""
+    folder, some = folder.resolve(), np.random.default_rng(seed)
+    every = [
+        (ended, name, argument, wrong)
+        for name in calls()
+        for argument in arguments(name, folder)
+        for wrong in WRONG
+    ]
+    every += [(set_ended, *setting, text) for setting in settings() for text in TEXTS]
     while True:
-        every = [(name, argument) for name in calls() for argument in arguments(name, folder)]
-        pairs = list(itertools.product(every, WRONG))
-        for i in some.permutation(len(pairs)):
-            (name, argument), wrong = pairs[i]
-            yield ended(name, argument, wrong, folder)
+        for i in some.permutation(len(every)):
+            how, *case = every[i]
+            yield how(*case, folder)
+
+
+def set_ended(first, path, text, folder):
+    """How `bmdp fit` ended with a setting. Another one after it is always refused."""
+    case = [*first, f"{path}={text}", "learner.nonsense=1"]
+    words = [word for setting in case for word in ("--set", setting)]
+    here = _empty(folder)
+    try:
+        with _alone(here):
+            found = commands.run("fit", "corridors", "--out", here / "run", *words)
+        commands.assert_is_user_error(found)
+    except BaseException as error:
+        told = f"bmdp fit corridors {' '.join(words)}: {type(error).__name__}: {error}"
+        raise AssertionError(told) from error
+    return "setting taken" if "nonsense" in found.stderr else "setting refused"
 
 
 def arguments(name, folder):
     """Names of the arguments of a call."""
-    function, given = calls()[name](_empty(folder))
+    function, _ = calls()[name](_empty(folder))
     parameters = inspect.signature(function).parameters.values()
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [p.name for p in parameters if p.kind not in several]
@@ -1105,23 +1167,22 @@ def arguments(name, folder):
 
 def ended(name, argument, wrong, folder):
     """How a call with a wrong value ended: refused, or taken. Anything else is an error."""
-    here = _empty(folder)
+    here, case = _empty(folder), f"{name}({argument}={wrong})"
     function, given = calls()[name](here)
     try:
         with _alone(here):
             function(**(given | {argument: WRONG[wrong]()}))
     except BmdpError as error:
         said = str(error)
-        assert said.strip(), f"{name}({argument}={wrong}): an error that says nothing"
-        assert "\n" not in said, f"{name}({argument}={wrong}): several lines: {said!r}"
-        assert len(said) < 1_000, f"{name}({argument}={wrong}): a long line: {said[:200]!r}"
+        assert said.strip(), f"{case}: an error that says nothing"
+        assert "\n" not in said, f"{case}: several lines: {said!r}"
+        assert len(said) < MOST_LETTERS, f"{case}: a long line: {said[:200]!r}"
         return "refused"
-    except TypeError as error:
-        if wrong in FUNCTIONS and _takes_functions(function, argument):
-            return "failed by itself"
-        raise AssertionError(f"{name}({argument}={wrong}): TypeError: {error}") from error
     except BaseException as error:
-        raise AssertionError(f"{name}({argument}={wrong}): {type(error).__name__}: {error}") from error
+        is_own = isinstance(error, TypeError | ValueError) and wrong in FUNCTIONS
+        if is_own and _takes_functions(function, argument):
+            return "failed by itself"
+        raise AssertionError(f"{case}: {type(error).__name__}: {error}") from error
     return "taken"
 
 
@@ -1159,4 +1220,3 @@ def _empty(folder):
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir(parents=True)
     return here
-

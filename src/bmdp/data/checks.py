@@ -6,7 +6,7 @@ any further shape, and are flattened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from bmdp.arrays import (
     real_array,
     require_finite,
 )
+from bmdp.checks import told
 from bmdp.errors import DataError
 
 REQUIRED = ("state", "action", "reward", "cost", "next_state", "terminal")
@@ -195,10 +196,12 @@ def checked_names(names: Any, size: int) -> tuple[str, ...] | None:
     """
     if names is None:
         return None
-    given = () if isinstance(names, str) else tuple(names)
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else ()
     is_right = all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
     if not is_right or len(given) != size:
-        raise DataError(f"state_names must be {size} different words, one a number; got {names!r}.")
+        raise DataError(
+            f"state_names must be {size} different words, one a number; got {told(names)}."
+        )
     return given
 
 

@@ -119,7 +119,10 @@ def _of_objects(name: str, array: NDArray[Any], is_there: BoolArray) -> RawColum
         return RawColumn(name, kind, np.where(is_there, array, np.array(None, object)))
     numbers = np.full(len(array), np.nan)
     if kind is not None:
-        numbers[is_there] = [_NUMBERS[kind](value) for value in array[is_there]]
+        try:
+            numbers[is_there] = [_NUMBERS[kind](value) for value in array[is_there]]
+        except OverflowError as error:
+            raise DataError(f"{name} must be numbers of 64 bits; got larger ones.") from error
     return RawColumn(name, kind, numbers)
 
 
@@ -127,11 +130,13 @@ def _objects(values: Any) -> NDArray[Any]:
     """Values as an array of objects `[N]`, whatever they are."""
     if isinstance(values, np.ndarray):
         return values.astype(object)
-    if np.ndim(values) == 0:
-        raise DataError(f"values must be several; got {told(values)}.")
-    listed = list(values)
+    try:
+        listed = list(values)
+    except TypeError as error:
+        raise DataError(f"values must be several; got {told(values)}.") from error
     array = np.empty(len(listed), object)
-    array[:] = listed
+    for i, value in enumerate(listed):
+        array[i] = value
     return array
 
 
@@ -406,7 +411,11 @@ class Encoder:
         if isinstance(held, np.ndarray):
             return held
         n_rows = len(next(iter(held.values()))[0])
-        going = np.ones(n_rows, np.bool_) if skipped is None else ~np.asarray(skipped, np.bool_)
+        going = (
+            np.ones(n_rows, np.bool_)
+            if skipped is None
+            else ~np.asarray(skipped, np.bool_).reshape(-1)
+        )
         if len(going) != n_rows:
             raise DataError(f"states must have shape [{len(going)}, ...]; got {n_rows} rows.")
         parts = []
