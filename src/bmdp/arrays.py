@@ -9,6 +9,7 @@ Shapes are written in brackets. The letters mean the same everywhere:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -17,9 +18,46 @@ from numpy.typing import ArrayLike, NDArray
 
 from bmdp.errors import BmdpError, DataError
 
+MAGNITUDE = 1e50
+"""Largest magnitude of numbers of data: sums of their fourth powers are finite."""
+
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
+
+
+def is_tensor(values: Any) -> bool:
+    """Whether something is a tensor of torch, which need not be imported to know it.
+
+    >>> is_tensor(np.zeros(2))
+    False
+    """
+    return type(values).__module__.partition(".")[0] == "torch"
+
+
+def any_array(name: str, values: Any, rule: str = "be an array") -> NDArray[Any]:
+    """Returns values of any type as an array.
+
+    Raises:
+        DataError: if they are lists of different lengths, some are masked, or they are no array.
+
+    >>> any_array("costs", [[1.0], [2.0, 3.0]])
+    Traceback (most recent call last):
+    bmdp.errors.DataError: costs must be an array; got lists of different lengths.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
+        raise DataError(
+            f"{name} must have no masked values; got {n_masked} of {values.size}. Fill them in, or "
+            "drop their rows."
+        )
+    try:
+        return np.asarray(values)
+    except ValueError as ragged:
+        raise DataError(f"{name} must {rule}; got lists of different lengths.") from ragged
+    except Exception as error:  # of a class that is not ours: any
+        said = " ".join(str(error).split())
+        raise DataError(f"{name} must {rule}; got {type(values).__name__}: {said}") from error
 
 
 def real_array(name: str, values: ArrayLike) -> FloatArray:
@@ -31,10 +69,7 @@ def real_array(name: str, values: ArrayLike) -> FloatArray:
     >>> real_array("costs", [1, 2]).dtype
     dtype('float64')
     """
-    try:
-        array = np.asarray(values)
-    except ValueError as ragged:
-        raise DataError(f"{name} must be an array of real numbers; got {ragged}.") from ragged
+    array = any_array(name, values, "be an array of real numbers")
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} must be an array of real numbers; got type {array.dtype}.")
     narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
@@ -61,6 +96,19 @@ def require_shape(name: str, array: Any, shape: tuple[int | None, ...], letters:
     raise DataError(f"{name} must have shape {letters}{wanted}; got {list(given)}.")
 
 
+def are_alike(shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether arrays of some shapes can be added.
+
+    >>> are_alike([(2, 3), (3,)]), are_alike([(2,), (3,)])
+    (True, False)
+    """
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
 def require_finite(
     name: str, array: FloatArray, *, limit: float = np.inf, error: type[BmdpError] = DataError
 ) -> None:
@@ -73,7 +121,8 @@ def require_finite(
     Traceback (most recent call last):
     bmdp.errors.DataError: costs must be finite; got nan at [1, 0].
     """
-    good = np.isfinite(array) & (np.abs(array) <= limit)
+    largest = float(np.finfo(array.dtype).max) if array.dtype.kind == "f" else limit
+    good = np.isfinite(array) & (np.abs(array) <= min(limit, largest))
     if good.all():
         return
     index = [int(i) for i in np.argwhere(~good)[0]]
@@ -83,9 +132,22 @@ def require_finite(
     raise error(f"{name} must be {rule}; got {value:g} at {index}.{many}")
 
 
+def require_magnitude(name: str, array: FloatArray) -> None:
+    """Checks that no value is beyond `MAGNITUDE`; infinite ones and NaN may be there.
+
+    Raises:
+        DataError: naming the argument, the first value that is, and its index.
+
+    >>> require_magnitude("samples", np.array([1.0, np.inf, -1e308]))
+    Traceback (most recent call last):
+    bmdp.errors.DataError: samples must be at most 1e+50 in magnitude; got -1e+308 at [2].
+    """
+    require_finite(name, np.where(np.isfinite(array), array, 0.0), limit=MAGNITUDE)
+
+
 def flat_states(states: NDArray[Any]) -> NDArray[np.float64]:
     """Returns states `[N, ...]` as `[N, D]`, in double precision."""
-    rows = np.asarray(states, np.float64)
+    rows = real_array("states", states).astype(np.float64, copy=False)
     return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
 
 

@@ -19,7 +19,14 @@ from __future__ import annotations
 
 
 class BmdpError(Exception):
-    """Base of all errors of this library."""
+    r"""Base of all errors of this library. What they say is one line.
+
+    >>> str(BmdpError("log.csv\n must be a file."))
+    'log.csv must be a file.'
+    """
+
+    def __str__(self) -> str:
+        return " ".join(line.strip() for line in super().__str__().splitlines())
 
 
 class DataError(BmdpError, ValueError):

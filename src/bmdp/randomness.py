@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import IntArray, read_only
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 
 UInt64Array = NDArray[np.uint64]
 
@@ -46,6 +47,7 @@ def named_generator(seed: int, name: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array(stream_key(seed, name), np.uint64)))
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class EpisodeStreams:
     """One random stream for each of `N` episodes."""

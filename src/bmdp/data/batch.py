@@ -51,6 +51,7 @@ from bmdp.data.formats import (
 from bmdp.data.minari import read_minari, write_minari
 from bmdp.data.summary import BatchSummary, summarised
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -331,6 +332,7 @@ class TransitionBatch:
         """
         return cls._from_table(parquet_table(path), columns, discretise)
 
+    @checked
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Writes a Parquet file, with states as lists."""
         write_parquet(self.to_arrays(), self._extent, path, overwrite=overwrite)
@@ -342,6 +344,7 @@ class TransitionBatch:
         """Returns the rows of an HDF5 file of flat arrays, as those of DSRL; see `from_parquet`."""
         return cls._from_table(hdf5_table(path), columns, discretise)
 
+    @checked
     def to_hdf5(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Writes an HDF5 file of flat arrays under the names of DSRL."""
         write_hdf5(self.to_arrays(), self._extent, path, overwrite=overwrite)
@@ -353,11 +356,13 @@ class TransitionBatch:
         """Returns the rows of an npz file of arrays; see `from_parquet`. Pickles are refused."""
         return cls._from_table(npz_table(path), columns, discretise)
 
+    @checked
     def to_npz(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Writes an npz file, with arrays under the names of the fields."""
         write_npz(self.to_arrays(), self._extent, path, overwrite=overwrite)
 
     @classmethod
+    @checked
     def from_minari(cls, dataset: Any, *, discretise: Discretise | None = None) -> TransitionBatch:
         """Returns the steps of a Minari dataset that was recorded with infos, costs among them.
 
@@ -368,6 +373,7 @@ class TransitionBatch:
         fields, n_actions = read_minari(dataset, discretise)
         return cls(**fields, n_actions=n_actions)
 
+    @checked
     def to_minari(self, dataset_id: str, **details: Any) -> Any:
         """Writes whole episodes as a Minari dataset, and returns it. They are numbered anew.
 

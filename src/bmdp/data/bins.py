@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import FloatArray, IntArray, real_array
 from bmdp.data.checks import require_rows
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.randomness import named_generator
 from bmdp.storage import storable
 
@@ -34,6 +35,7 @@ _NO_DIFFERENCE = 0.01  # of errors, in units of the variance of rewards or costs
 _N_FOLDS, _N_TREES, _LEAST_ROWS = 4, 20, 5
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ActionBins:
@@ -122,6 +124,8 @@ def action_rows(values: ArrayLike) -> FloatArray:
     rows = real_array("action", values).astype(np.float64)
     if rows.ndim == 0:
         raise DataError("action must have shape [N, K]; got [].")
+    if not rows.size:
+        raise DataError(f"action must have at least one number; got {list(rows.shape)}.")
     rows = rows.reshape(len(rows), -1)
     require_rows("action", "be finite", ~np.isfinite(rows).all(axis=1))
     return rows

@@ -6,13 +6,22 @@ any further shape, and are flattened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array
+from bmdp.arrays import (
+    MAGNITUDE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    any_array,
+    real_array,
+    require_finite,
+)
+from bmdp.checks import told
 from bmdp.errors import DataError
 
 REQUIRED = ("state", "action", "reward", "cost", "next_state", "terminal")
@@ -63,6 +72,7 @@ def states(name: str, values: ArrayLike) -> FloatArray:
         raise DataError(f"{name} must have shape [N, D]; got {list(array.shape)}.")
     flat = array.reshape(len(array), -1) if len(array) else array.reshape(0, 1)
     require_rows(name, "be finite", ~np.isfinite(flat).all(axis=1))
+    require_finite(name, flat, limit=MAGNITUDE)
     return flat
 
 
@@ -70,6 +80,7 @@ def numbers(name: str, values: ArrayLike) -> FloatArray:
     """Returns finite numbers `[N]` of double precision."""
     column = _column(name, values).astype(np.float64)
     require_rows(name, "be finite", ~np.isfinite(column))
+    require_finite(name, column, limit=MAGNITUDE)
     return column
 
 
@@ -185,10 +196,12 @@ def checked_names(names: Any, size: int) -> tuple[str, ...] | None:
     """
     if names is None:
         return None
-    given = () if isinstance(names, str) else tuple(names)
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else ()
     is_right = all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
     if not is_right or len(given) != size:
-        raise DataError(f"state_names must be {size} different words, one a number; got {names!r}.")
+        raise DataError(
+            f"state_names must be {size} different words, one a number; got {told(names)}."
+        )
     return given
 
 
@@ -213,18 +226,6 @@ def positions(rows: ArrayLike, n_rows: int) -> IntArray:
         i = int(outside[0])
         raise DataError(f"rows must be below {n_rows}; got {chosen[i]} at [{i}].")
     return chosen
-
-
-def any_array(name: str, values: Any) -> NDArray[Any]:
-    """Returns values of any type as an array.
-
-    Raises:
-        DataError: if they are lists of different lengths.
-    """
-    try:
-        return np.asarray(values)
-    except ValueError as ragged:
-        raise DataError(f"{name} must be an array; got lists of different lengths.") from ragged
 
 
 def _actions(name: str, values: ArrayLike) -> IntArray:

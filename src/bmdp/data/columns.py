@@ -19,6 +19,7 @@ from bmdp.checks import nearest
 from bmdp.data import checks
 from bmdp.data.episodes import counted_steps, following_states, numbered_by_ends, rows_follow
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 
 Discretise = Callable[[NDArray[Any]], ArrayLike]
 """From actions of K numbers, `[N, K]`, to whole numbers from 0 on, `[N]`."""
@@ -82,6 +83,7 @@ class Columns:
     next_available: str | tuple[str, ...] | None = None  # the same at the next state
 
     @classmethod
+    @checked
     def from_names(cls, names: dict[str, Any]) -> Columns:
         """Returns columns by field.
 
@@ -95,6 +97,7 @@ class Columns:
         return cls(**names)
 
     @classmethod
+    @checked
     def from_text(cls, text: str) -> Columns:
         """Returns columns as a command line names them: fields, and columns joined by `+`.
 
@@ -127,6 +130,7 @@ class Columns:
         }
 
     @classmethod
+    @checked
     def from_dict(cls, names: dict[str, Any]) -> Columns:
         """Returns columns of what `as_dict` told.
 

@@ -25,12 +25,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import require_choice
+from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array
+from bmdp.checks import require_choice, told
 from bmdp.data.bins import ActionBins
 from bmdp.data.checks import require_rows
 from bmdp.data.formats import any_table, is_frame
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     BudgetedPolicy,
     Decisions,
@@ -118,7 +119,10 @@ def _of_objects(name: str, array: NDArray[Any], is_there: BoolArray) -> RawColum
         return RawColumn(name, kind, np.where(is_there, array, np.array(None, object)))
     numbers = np.full(len(array), np.nan)
     if kind is not None:
-        numbers[is_there] = [_NUMBERS[kind](value) for value in array[is_there]]
+        try:
+            numbers[is_there] = [_NUMBERS[kind](value) for value in array[is_there]]
+        except OverflowError as error:
+            raise DataError(f"{name} must be numbers of 64 bits; got larger ones.") from error
     return RawColumn(name, kind, numbers)
 
 
@@ -126,9 +130,13 @@ def _objects(values: Any) -> NDArray[Any]:
     """Values as an array of objects `[N]`, whatever they are."""
     if isinstance(values, np.ndarray):
         return values.astype(object)
-    listed = list(values)
+    try:
+        listed = list(values)
+    except TypeError as error:
+        raise DataError(f"values must be several; got {told(values)}.") from error
     array = np.empty(len(listed), object)
-    array[:] = listed
+    for i, value in enumerate(listed):
+        array[i] = value
     return array
 
 
@@ -196,6 +204,7 @@ _NUMBERS: dict[str, Callable[[Any], float]] = {
 }
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class StateColumn:
@@ -323,6 +332,7 @@ def require_no_gaps(name: str, gaps: BoolArray) -> None:
     require_rows(name, "be there", gaps, fault="missing", hint=hint)
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class Encoder:
@@ -385,7 +395,7 @@ class Encoder:
             raise DataError(f"action must be from 0 to {len(self.action_names) - 1}; got {action}.")
         return self.action_names[int(action)]
 
-    def action_numbers(self, values: ArrayLike) -> IntArray:
+    def action_numbers(self, values: Any) -> IntArray:
         """Returns the numbers of actions as they are in a log, `[N]` or, of bins, `[N, K]`.
 
         Raises:
@@ -413,12 +423,16 @@ class Encoder:
             DataError: if a column is missing, or a value is not what it was in the log.
         """
         if not self.columns:
-            return np.asarray(states)
+            return any_array("states", states)
         held = self._arrays_of(states, skipped)
         if isinstance(held, np.ndarray):
             return held
         n_rows = len(next(iter(held.values()))[0])
-        going = np.ones(n_rows, np.bool_) if skipped is None else ~skipped
+        going = (
+            np.ones(n_rows, np.bool_)
+            if skipped is None
+            else ~np.asarray(skipped, np.bool_).reshape(-1)
+        )
         if len(going) != n_rows:
             raise DataError(f"states must have shape [{len(going)}, ...]; got {n_rows} rows.")
         parts = []
@@ -454,7 +468,7 @@ class Encoder:
     def _arrays_of_rows(
         self, states: Any, names: Sequence[str]
     ) -> dict[str, tuple[NDArray[Any], bool]] | NDArray[Any]:
-        array, size = np.asarray(states), len(self.state_names)
+        array, size = any_array("states", states), len(self.state_names)
         if array.dtype.kind not in "OfiubMm":  # text, to which numpy turns all that is beside it
             array = np.array(states, object)
         if array.ndim == 1 and len(names) == 1:
@@ -515,6 +529,7 @@ def check_handling(missing: str, unseen: str) -> None:
     require_choice("unseen", unseen, _UNSEEN)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class EncodedPolicy(Policy):
@@ -596,6 +611,7 @@ def _given(available: ArrayLike | None) -> tuple[ArrayLike, ...]:
     return () if available is None else (available,)
 
 
+@checked
 class EncodedTracker:
     """Episodes under an `EncodedPolicy`. States of ended ones are not looked at."""
 

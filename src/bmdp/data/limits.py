@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import MAGNITUDE, FloatArray
+from bmdp.checks import require_share
 from bmdp.data.batch import TransitionBatch
+from bmdp.data.checks import require_rows
 from bmdp.data.episodes import in_order
-from bmdp.errors import DataError
+from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 from bmdp.policies.limited import Spent, require_limit
 
 
+@checked
 def weighed(batch: TransitionBatch, gamma: float, cost_gamma: float) -> TransitionBatch:
     """Returns a batch whose rewards are weighted so that the discount of costs serves for both.
 
@@ -36,15 +40,24 @@ def weighed(batch: TransitionBatch, gamma: float, cost_gamma: float) -> Transiti
     >>> weighed(log, 0.5, 1.0).reward.tolist()
     [8.0, 4.0]
     """
+    require_share("gamma", gamma)
+    require_share("cost_gamma", cost_gamma)
     if gamma == cost_gamma:
         return batch
+    if cost_gamma == 0:
+        raise ConfigError("cost_gamma must be above 0, as rewards are weighed by it; got 0.")
     if batch.step is None:
         raise DataError("rewards are weighed by the step: give the batch column step.")
     columns: dict[str, Any] = dict(batch.to_arrays())
+    most = np.log(MAGNITUDE) / max(np.log(gamma / cost_gamma), 1e-300) if gamma else np.inf
+    hint = f" A reward of step n weighs ({gamma:g} / {cost_gamma:g}) ** n: take discounts closer."
+    rule = f"be at most {most:.0f} with these discounts"
+    require_rows("step", rule, batch.step > most, hint=hint)
     columns["reward"] = columns["reward"] * (gamma / cost_gamma) ** batch.step.astype(np.float64)
     return TransitionBatch(**columns, n_actions=batch.n_actions, state_names=batch.state_names)
 
 
+@checked
 def cost_so_far(batch: TransitionBatch, limit: float) -> TransitionBatch:
     """Returns a batch whose expected cost is the probability to exceed a limit per episode.
 

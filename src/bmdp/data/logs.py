@@ -32,6 +32,7 @@ from bmdp.data.encoder import (
 )
 from bmdp.data.formats import any_table, is_frame
 from bmdp.errors import DataError, StoreError
+from bmdp.kinds import checked
 
 _NUMERIC = (
     *("reward", "cost", "terminal", "truncated"),
@@ -39,6 +40,7 @@ _NUMERIC = (
 )
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class EncodedLog:
     """Transitions, and what their numbers mean.
@@ -57,6 +59,7 @@ class EncodedLog:
         return () if self.encoder is None else self.encoder.notes
 
 
+@checked
 def load_log(
     source: Any,
     columns: Columns | None = None,

@@ -35,6 +35,7 @@ from bmdp.data.intake import Handling, Intake, OnRows, Run, Source, with_wide_ma
 from bmdp.data.logs import given_paths, is_minari, load_log
 from bmdp.data.parquet import ParquetTable, metadata_of, release_memory, values_of
 from bmdp.errors import DataError, StoreError
+from bmdp.kinds import checked
 from bmdp.storage import locked, one_line, to_disk, write_text
 
 CHUNK_ROWS = 16_384
@@ -55,6 +56,7 @@ _Kind = tuple[str, str, tuple[int, ...]]
 """Name of a column, its type, and the shape of an entry."""
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredLog:
     """Transitions on disk, in chunks of whole episodes.
@@ -292,6 +294,7 @@ def _restored(content: Any) -> dict[str, Any]:
     return found
 
 
+@checked
 def store_log(  # noqa: PLR0913
     source: Any,
     folder: AnyPath,
@@ -350,6 +353,7 @@ def store_log(  # noqa: PLR0913
     return StoredLog.open(target), encoder
 
 
+@checked
 def log_size(source: Any) -> tuple[int, int] | None:
     """Returns the rows of a log of Parquet, and about how many bytes it takes in memory.
 

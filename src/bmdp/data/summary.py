@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bmdp.kinds import checked
+
 _MOST_LISTED = 10
 
 
+@checked
 @dataclass(frozen=True)
 class BatchSummary:
     """Sizes, ranges and warnings of a batch of transitions. Its text is a table.

@@ -27,6 +27,7 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.data.formats import extra
 from bmdp.errors import DataError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.limited import exceeds
 from bmdp.storage import one_line
 
@@ -50,6 +51,7 @@ _INFEASIBLE = {"INFEASIBLE", "infeasible", int(BudgetStatus.INFEASIBLE)}
 Rows = list[dict[str, Any]]
 
 
+@checked
 class DecisionLog:
     r"""A file of decisions that may still grow.
 

@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, require_shape
+from bmdp.arrays import MAGNITUDE, FloatArray, real_array, require_finite, require_shape
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.randomness import named_generator
 
 FIRST_BLOCK = 100
@@ -79,6 +80,7 @@ class DriftReport:
         return [*notes, f"Episodes begin {said} ({blocks} of {self.n_seen:,} episodes)."]
 
 
+@checked
 class Drift:
     """Compares first states with those of a training log, block by block.
 
@@ -100,7 +102,8 @@ class Drift:
     def __init__(
         self, training: ArrayLike, names: Sequence[str] | None = None, *, confidence: float = 0.95
     ) -> None:
-        states = np.asarray(training, np.float64)
+        states = np.atleast_1d(real_array("training", training)).astype(np.float64)
+        require_finite("training", states, limit=MAGNITUDE)
         states = states[:, None] if states.ndim == 1 else states.reshape(len(states), -1)
         if len(states) < LEAST_STATES:
             raise DataError(
@@ -146,7 +149,7 @@ class Drift:
         Returns:
             Numbers of a state, then random directions.
         """
-        block = np.asarray(states, np.float64)
+        block = real_array("states", states).astype(np.float64)
         require_shape("states", block, (None, len(self.names)), "[m, D]")
         together = self._seen_together(block)
         distance = np.array(
@@ -174,9 +177,9 @@ class Drift:
         """A state as numbers; None if it is not like those of the training log."""
         try:
             row = np.asarray(state, np.float64).reshape(-1)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError):
             return None
-        return row if len(row) == len(self.names) and np.isfinite(row).all() else None
+        return row if len(row) == len(self.names) and (np.abs(row) <= MAGNITUDE).all() else None
 
     def _judge(self, block: FloatArray) -> None:
         found = self.compared(block)

@@ -33,6 +33,7 @@ from bmdp.deployment.service import (
     Started,
 )
 from bmdp.errors import BmdpError, MissingDependency, PolicyError, StoreError
+from bmdp.kinds import checked
 from bmdp.policies import HullPolicy, TabularQ
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ _REWORDED = {
 _TYPES = ("float", "bool", "int")  # words of pydantic for alternatives
 
 
+@checked
 def application(
     service: Service, *, token: str | None = None, max_bytes: int = MAX_BYTES
 ) -> FastAPI:

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count, require_from_0
 from bmdp.errors import BudgetError, ConfigError, DataError
+from bmdp.kinds import checked
 
 _WEIGHT = 0.1  # periods that the plan counts for, against the pace
 _AFTER = 0.02  # of the episodes so far, that are expected at least where times are not given
@@ -70,6 +71,7 @@ class PeriodStatus:
         return f"{told[self.word]}; spent {self.spent:.4g}, left {self.left:.4g}"
 
 
+@checked
 class PeriodBudget:
     """Spends a total over the episodes of a period, and keeps it.
 

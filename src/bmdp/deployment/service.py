@@ -35,6 +35,7 @@ from bmdp.data.encoder import EncodedPolicy
 from bmdp.deployment.decisions import LINE_FORMAT
 from bmdp.errors import DataError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies import BudgetedPolicy, load_policy
 from bmdp.storage import POLICY, checksum_of
 
@@ -181,6 +182,7 @@ class Refused(BaseModel):
 Plain: TypeAlias = dict[str, Any]
 
 
+@checked
 class Service:
     """The endpoints in Python: from a checked body to an answer that can be written as JSON.
 

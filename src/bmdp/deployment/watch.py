@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray, IntArray
+from bmdp.arrays import MAGNITUDE, FloatArray, IntArray, require_finite
 from bmdp.checks import require_count, require_from_0, require_share
 from bmdp.deployment.decisions import DecisionLog, Kept, Promises, Rows
 from bmdp.deployment.drift import Drift, DriftReport
@@ -29,6 +29,7 @@ from bmdp.deployment.sequences import Band, Capital, Course
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.evaluation.statistics import simultaneous_confidence
+from bmdp.kinds import checked
 from bmdp.policies import CalibratedPolicy
 from bmdp.policies.limited import episode_limit_of
 from bmdp.policies.portfolio import LogCertificate
@@ -162,6 +163,7 @@ class _Account:
             self.since = int(number[over.argmax()])
 
 
+@checked
 class Watch:
     """Judges a log while it grows.
 
@@ -220,6 +222,7 @@ class Watch:
             raise ConfigError(f"most_cost must be a number above 0; got {most_cost}.")
         self.confidence, self.gamma, self.tolerance = confidence, gamma, tolerance
         self.most_cost = math.inf if most_cost is None else float(most_cost)
+        require_finite("budget_range", np.array(budget_range, np.float64), limit=MAGNITUDE)
         low, high = map(float, budget_range)
         n_ranges = RANGES if high > low else 1
         self.edges = np.linspace(low, high, n_ranges + 1)
@@ -373,6 +376,7 @@ class Watch:
         return _rounded(needed)
 
 
+@checked
 def watch_log(log: str | Path, budget_range: tuple[float, float], **settings: Any) -> WatchReport:
     r"""Returns whether a deployed policy keeps its promise, by its log of decisions.
 
@@ -412,6 +416,7 @@ class Known:
     episode_limit: float | None = None  # that budgets are chances to exceed
 
 
+@checked
 def known_of(folder: str | Path) -> Known:
     """Returns what a folder says of the promise of its policy.
 

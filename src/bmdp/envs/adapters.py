@@ -23,8 +23,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from bmdp.checks import require_count
+from bmdp.checks import require_count, told
 from bmdp.errors import ConfigError, DataError, EnvError
+from bmdp.kinds import checked
 
 CostOf = Callable[[Any, Any, Any, dict[str, Any]], float]
 """Of (observation, action, next observation, info of the step)."""
@@ -60,6 +61,7 @@ def why_not_discrete(action_space: Any) -> str | None:
     return None
 
 
+@checked
 class SixTupleAdapter(gymnasium.Env[Any, Any]):
     """Turns the six values that a step of Safety-Gymnasium returns into Gymnasium's five.
 
@@ -113,6 +115,7 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
         Raises:
             DataError: if it does not return six things, or a cost that is not a finite number.
         """
+        require_action(self.env.action_space, action)
         answer = self.env.step(action)
         self._n_steps += 1
         if not isinstance(answer, tuple) or len(answer) != 6:
@@ -135,6 +138,7 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
             self.env.close()
 
 
+@checked
 class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Takes reward and cost from the vector of rewards of an environment of MO-Gymnasium.
 
@@ -195,6 +199,7 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         Raises:
             DataError: if the reward is not a vector long enough, or a number in use is not finite.
         """
+        require_action(self.env.action_space, action)
         observation, rewards, terminated, truncated, info = self.env.step(action)
         self._n_steps += 1
         vector: Any = np.asarray(rewards)
@@ -210,6 +215,7 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, {**info, "cost": cost + 0.0}
 
 
+@checked
 class CostFunction(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Gives an environment a cost, as a function of what was seen.
 
@@ -255,12 +261,23 @@ class CostFunction(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         if self._n_steps is None:
             raise EnvError("no episode has begun: call reset before step.")
+        require_action(self.env.action_space, action)
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._n_steps += 1
         value = self.cost(self._observation, action, observation, info)
         paid = _checked("cost", value, self._n_steps)
         self._observation = copy.deepcopy(observation)  # some environments write over it
         return observation, reward, terminated, truncated, {**info, "cost": paid}
+
+
+def require_action(space: Any, action: Any) -> None:
+    """Checks that an action is one of a discrete space.
+
+    Raises:
+        DataError: if not.
+    """
+    if isinstance(space, spaces.Discrete) and not space.contains(action):
+        raise DataError(f"action must be one of {space}; got {told(action)}.")
 
 
 def _require_discrete(action_space: Any) -> None:

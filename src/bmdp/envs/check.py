@@ -21,6 +21,7 @@ from gymnasium.utils.env_checker import check_env
 
 from bmdp.envs.adapters import finite_number, why_not_discrete
 from bmdp.errors import ConfigError, EnvError
+from bmdp.kinds import checked
 from bmdp.randomness import named_generator
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
@@ -29,6 +30,7 @@ _IS_WRAPPED = "is different from the unwrapped version"  # said by gymnasium of 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@checked
 @dataclass(frozen=True)
 class CostEnvReport:
     """Rules that an environment was found to keep, and notes on it.
@@ -54,6 +56,7 @@ class Seen(NamedTuple):
     mask: Any  # of available actions; None if all are
 
 
+@checked
 def check_cost_env(
     make: str | Callable[[], Env], *, n_steps: int = 100, episode_limit: int = 1_000
 ) -> CostEnvReport:
@@ -102,7 +105,10 @@ def check_cost_env(
 def _made(make: str | Callable[[], Env]) -> Env:
     """A new environment."""
     if isinstance(make, str):
-        return gymnasium.make(make, disable_env_checker=True)
+        try:
+            return gymnasium.make(make, disable_env_checker=True)
+        except gymnasium.error.Error as error:
+            raise ConfigError(f"make must name an environment; got {make!r}: {error}") from error
     return make()
 
 

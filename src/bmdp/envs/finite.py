@@ -25,6 +25,7 @@ from bmdp.envs.tasks import Outcome
 from bmdp.errors import ConfigError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import cost_range
+from bmdp.kinds import checked
 
 
 class FiniteState(NamedTuple):
@@ -179,6 +180,7 @@ class FiniteTask:
         return state.number.astype(np.int64)
 
 
+@checked
 class FiniteEnv(TaskEnv):
     """One episode of a finite BMDP. `render_mode="ansi"` gives its states and actions.
 
@@ -211,6 +213,7 @@ class FiniteEnv(TaskEnv):
         )
 
 
+@checked
 class FiniteVectorEnv(TaskVectorEnv):
     """A batch of episodes of a finite BMDP.
 

@@ -16,9 +16,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array
+from bmdp.checks import require_count
 from bmdp.envs.tasks import Outcome, State, Task, rows_of, with_rows
 from bmdp.errors import ConfigError, DataError, EnvError
+from bmdp.kinds import checked
 from bmdp.randomness import EpisodeStreams, stream_key
 
 _LARGEST_SEED = 2**32 - 1
@@ -79,6 +81,7 @@ class Episodes:
         return streams.uniforms(self.steps[rows], self.task.n_draws)
 
 
+@checked
 class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
     """One episode at a time."""
 
@@ -122,7 +125,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
         """Plays one step."""
         if not self._is_going:
             raise EnvError("the episode is over, or none has begun: call reset before step.")
-        actions = checked_actions(np.asarray(action).reshape(-1), self.task, 1)
+        actions = checked_actions(any_array("action", action).reshape(-1), self.task, 1)
         outcome = self._episodes.step(np.array([0]), actions)
         seen = self.task.observe(outcome.state)[0]
         self._is_going = not bool(outcome.ended[0])
@@ -131,6 +134,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], Any]):
         return seen, reward, bool(outcome.ended[0]), False, {"cost": cost}
 
 
+@checked
 class TaskVectorEnv(gymnasium.vector.VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """A batch of episodes as one simulation; an ended one starts anew at the next step."""
 
@@ -138,8 +142,7 @@ class TaskVectorEnv(gymnasium.vector.VectorEnv[NDArray[Any], NDArray[Any], NDArr
 
     def __init__(self, task: Task, num_envs: int = 1, render_mode: str | None = None) -> None:
         """Makes a batch of environments of a task."""
-        if num_envs < 1:
-            raise ConfigError(f"num_envs must be from 1 on; got {num_envs}.")
+        require_count("num_envs", num_envs, 1)
         if render_mode is not None:
             raise ConfigError("a batch cannot be rendered: render_mode must be None.")
         self.metadata = {**type(self).metadata, **describe(task)}

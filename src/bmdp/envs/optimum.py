@@ -6,10 +6,12 @@ from gymnasium.envs.registration import EnvSpec
 
 from bmdp.envs import corridors, slot_filling
 from bmdp.envs.tasks import TrueFrontier
+from bmdp.kinds import checked
 
 RESOLUTION = 17  # of the grid of corridors, which takes seconds; its own value is 1 % off
 
 
+@checked
 def known_frontier(spec: EnvSpec) -> tuple[TrueFrontier | None, str]:
     """Returns the true frontier of an environment, if seconds suffice to find it, and how.
 

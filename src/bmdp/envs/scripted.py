@@ -21,12 +21,14 @@ from bmdp.envs.two_way import FASTER, IDLE, LANE_LEFT, SLOWER
 from bmdp.envs.two_way.observations import SPEED_SCALE, Y_SCALE
 from bmdp.errors import DataError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
 ActionRule = Callable[[NDArray[Any]], IntArray]
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ScriptedPolicy(OneStepPolicy):
@@ -62,6 +64,8 @@ class ScriptedPolicy(OneStepPolicy):
 
     def choose(self, states: NDArray[Any], budgets: FloatArray, uniforms: FloatArray) -> Decisions:
         """Applies the rule to what is seen, `[N, D]`."""
+        if states.ndim != 2 or states.shape[1] < 2:
+            raise DataError(f"states must have shape [N, D]; got {list(states.shape)}.")
         actions = RULES[self.rule](states)
         status = np.full(len(actions), BudgetStatus.SLACK, np.int8)
         return Decision(actions.astype(np.int64), budgets.copy(), status)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.frontier import Frontier
+from bmdp.kinds import checked
 
 State = Any
 """A named tuple of arrays `[N, ...]`."""
@@ -82,6 +83,7 @@ class Task(Protocol):
         """Returns what is seen, `[N, ...]`."""
 
 
+@checked
 @dataclass(frozen=True)
 class TrueFrontier:
     """A frontier that a task is known to have, and how well it is known.

@@ -34,6 +34,7 @@ from bmdp.evaluation.statistics import (
     share_interval,
     simultaneous_confidence,
 )
+from bmdp.kinds import checked
 from bmdp.policies.limited import EpisodeLimitPolicy, episode_limit_of
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
@@ -54,6 +55,7 @@ class MemberReturns(NamedTuple):
     gamma: float  # discount of the environment
 
 
+@checked
 def play_members(  # noqa: PLR0913
     portfolio: Portfolio,
     env: str | EnvSpec,
@@ -117,6 +119,7 @@ def play_members(  # noqa: PLR0913
     return MemberReturns(rewards, costs, facts.gamma)
 
 
+@checked
 def measure_portfolio(  # noqa: PLR0913
     portfolio: Portfolio,
     env: str | EnvSpec,
@@ -176,6 +179,7 @@ class Bounds(NamedTuple):
     binary: bool = False  # whether it is one of the two, and nothing between
 
 
+@checked
 def calibrate(  # noqa: PLR0913
     policies: BudgetedPolicy | Sequence[BudgetedPolicy],
     env: str | EnvSpec,

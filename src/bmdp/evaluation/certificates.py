@@ -61,6 +61,7 @@ from bmdp.evaluation.calibration import N_BUDGETS
 from bmdp.evaluation.offline import given_action
 from bmdp.evaluation.statistics import simultaneous_confidence
 from bmdp.frontier import upper_frontier
+from bmdp.kinds import checked
 from bmdp.learn.evaluation import Evaluated, Terms, evaluate_policy, grid_of
 from bmdp.learn.fit import Backward, Iterations, Schedule
 from bmdp.learn.natures import Nature, completed, extremes_to_go, nature_of
@@ -91,6 +92,7 @@ _REST = 1 / (_PARTS ** (1 / 3) - 1)  # of the drift, that may be left
 _FEW = 30  # effective episodes that a good bound needs
 
 
+@checked
 def certify(  # noqa: PLR0913
     policy: BudgetedPolicy,
     batch: TransitionBatch,

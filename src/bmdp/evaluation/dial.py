@@ -34,6 +34,7 @@ from bmdp.errors import DataError
 from bmdp.evaluation.rollouts import Evaluation
 from bmdp.evaluation.statistics import Interval, seed_interval, widened
 from bmdp.frontier import Frontier
+from bmdp.kinds import checked
 
 
 class DialMeasures(NamedTuple):
@@ -44,6 +45,7 @@ class DialMeasures(NamedTuple):
     dial_error: FloatArray  # [B], in cost
 
 
+@checked
 def dial_measures(
     budgets: ArrayLike, costs: ArrayLike, rewards: ArrayLike, frontier: Frontier
 ) -> DialMeasures:
@@ -85,6 +87,7 @@ def _best(budgets: FloatArray, costs: FloatArray, frontier: Frontier) -> FloatAr
     return np.where(rewards > 0, rewards, np.nan)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class DialReport:
     """The three measures at each of `B` budgets, with intervals.
@@ -125,6 +128,7 @@ class DialReport:
         freeze_columns(self, "[B]")
 
 
+@checked
 def measure_dial(evaluation: Evaluation, frontier: Frontier) -> DialReport:
     """Returns the measures of one evaluation, with intervals that follow from its own.
 
@@ -161,6 +165,7 @@ def measure_dial(evaluation: Evaluation, frontier: Frontier) -> DialReport:
     return _report(intervals, evaluation, worst_overshoot=worst, n_seeds=1)
 
 
+@checked
 def measure_dials(evaluations: Sequence[Evaluation], frontier: Frontier) -> DialReport:
     """Returns the measures of several seeds: means over seeds, with Student intervals over seeds.
 

@@ -71,6 +71,7 @@ from bmdp.errors import ConfigError, DataError, PolicyError
 from bmdp.evaluation.rollouts import checked_budgets
 from bmdp.evaluation.statistics import simultaneous_confidence
 from bmdp.frontier import Mixtures, best_mixtures
+from bmdp.kinds import checked
 from bmdp.policies.limited import EpisodeLimitPolicy
 from bmdp.policies.policy import BudgetedPolicy, Options, SteppedPolicy, run_with_policy
 from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
@@ -96,6 +97,7 @@ _CHUNK = 16_384  # states at which a policy is asked at a time
 _UNFIT = (IndexError, RuntimeError, TypeError, ValueError)  # of a policy at foreign states
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class OfflineEvaluation:
     """Expected reward and cost of a policy at each of `B` budgets, from the first states.
@@ -139,6 +141,7 @@ class OfflineEvaluation:
         freeze_columns(self, "[B]")
 
 
+@checked
 def evaluate_offline(  # noqa: PLR0913
     policy: BudgetedPolicy | SteppedPolicy,
     batch: TransitionBatch,

@@ -45,6 +45,7 @@ from bmdp.evaluation.statistics import (
     worst_mean,
 )
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.limited import Spent, episode_limit_of
 from bmdp.policies.policy import BudgetedPolicy, admitted_budgets
 from bmdp.randomness import EpisodeStreams, stream_key
@@ -218,6 +219,7 @@ def _none() -> FloatArray:
     return np.empty(0)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Reward and cost of a policy at each of `B` budgets: means over episodes, with intervals.
@@ -283,6 +285,7 @@ class Evaluation:
             object.__setattr__(self, one.name, read_only(array))
 
 
+@checked
 def evaluate(  # noqa: PLR0913
     policy: BudgetedPolicy,
     env: str | EnvSpec,
@@ -369,6 +372,7 @@ def evaluate(  # noqa: PLR0913
     )
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class MoveEvaluation:
     """Reward and cost from the step on at which the dial was moved, for `M` new budgets.
@@ -413,6 +417,7 @@ class MoveEvaluation:
         freeze_columns(self, "[M]")
 
 
+@checked
 def evaluate_move(  # noqa: PLR0913
     policy: BudgetedPolicy,
     env: str | EnvSpec,

@@ -24,8 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, rel_entr, stdtrit
 
-from bmdp.arrays import FloatArray, real_array
+from bmdp.arrays import FloatArray, real_array, require_magnitude
+from bmdp.checks import require_count
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 
 
 class Interval(NamedTuple):
@@ -41,6 +43,7 @@ class Interval(NamedTuple):
     high: FloatArray  # of the same shape
 
 
+@checked
 def simultaneous_confidence(confidence: float, n_together: int) -> float:
     """Returns the confidence that each of several intervals needs, for all to hold together.
 
@@ -56,11 +59,11 @@ def simultaneous_confidence(confidence: float, n_together: int) -> float:
     """
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence must be above 0 and below 1; got {confidence}.")
-    if n_together < 1:
-        raise ConfigError(f"n_together must be from 1 on; got {n_together}.")
+    require_count("n_together", n_together, 1)
     return 1 - (1 - confidence) / n_together
 
 
+@checked
 def mean_interval(samples: ArrayLike, *, confidence: float, n_together: int = 1) -> Interval:
     """Returns the mean over the last axis, with an interval.
 
@@ -88,6 +91,7 @@ def mean_interval(samples: ArrayLike, *, confidence: float, n_together: int = 1)
     return Interval(mean, mean - half, mean + half)
 
 
+@checked
 def widened(interval: Interval, *, n_samples: int, confidence: float, n_together: int) -> Interval:
     """Returns Student intervals that hold together, given ones that hold one by one.
 
@@ -111,6 +115,7 @@ def widened(interval: Interval, *, n_samples: int, confidence: float, n_together
     return Interval(interval.mean, interval.mean - half, interval.mean + half)
 
 
+@checked
 def seed_interval(per_seed: ArrayLike, *, confidence: float) -> Interval:
     """Returns the mean over seeds, with Student intervals over seeds that hold together.
 
@@ -130,6 +135,7 @@ def seed_interval(per_seed: ArrayLike, *, confidence: float) -> Interval:
     return mean_interval(values.T, confidence=confidence, n_together=values.shape[1])
 
 
+@checked
 def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
     """Returns the least sample such that a share of at least `levels` is not above it.
 
@@ -146,12 +152,15 @@ def quantiles(samples: ArrayLike, levels: ArrayLike) -> FloatArray:
     values, shares = sample_array(samples), real_array("levels", levels)
     if not values.shape[-1]:
         raise DataError("samples must be at least one; got none.")
+    if shares.ndim > 1:
+        raise ConfigError(f"levels must have shape [L]; got {list(shares.shape)}.")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ConfigError(f"levels must be from 0 to 1; got {shares.tolist()}.")
     found: FloatArray = np.quantile(values, shares, axis=-1, method="inverted_cdf")
     return np.moveaxis(found, 0, -1) if shares.ndim else found
 
 
+@checked
 def worst_mean(samples: ArrayLike, share: float) -> FloatArray:
     """Returns the mean of the largest `share` of the samples: CVaR of a cost.
 
@@ -186,6 +195,7 @@ def sample_array(samples: ArrayLike) -> FloatArray:
     values = real_array("samples", samples).astype(np.float64)
     if values.ndim == 0:
         raise DataError("samples must have shape [..., n]; got a single number.")
+    require_magnitude("samples", values)
     return values
 
 
@@ -194,6 +204,7 @@ def _quantile(n_samples: int, confidence: float) -> float:
     return float(stdtrit(max(n_samples - 1, 1), (1 + confidence) / 2))
 
 
+@checked
 def share_interval(
     n_hits: ArrayLike, n_trials: int, *, confidence: float, n_together: int = 1
 ) -> Interval:
@@ -225,6 +236,7 @@ def share_interval(
     return Interval(share, low, high)
 
 
+@checked
 def bounded_interval(
     samples: ArrayLike,
     *,
@@ -261,6 +273,7 @@ def bounded_interval(
     return Interval(mean, low, high)
 
 
+@checked
 def bernstein_interval(
     samples: ArrayLike,
     *,
@@ -302,8 +315,10 @@ def bernstein_interval(
 
 def _bounded_samples(samples: ArrayLike, lowest: float, highest: float) -> FloatArray:
     values = sample_array(samples)
-    if not lowest < highest:
-        raise ConfigError(f"lowest must be below highest; got {lowest} and {highest}.")
+    if not -np.inf < lowest < highest < np.inf:
+        raise ConfigError(
+            f"lowest must be below highest, and both finite; got {lowest} and {highest}."
+        )
     if not values.shape[-1] or not ((values >= lowest) & (values <= highest)).all():
         raise DataError(f"samples must be numbers from {lowest} to {highest}, at least one.")
     return values

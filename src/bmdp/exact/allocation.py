@@ -23,14 +23,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bmdp.arrays import FloatArray, read_only
+from bmdp.checks import require_count
 from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.allocation_policy import AllocationPolicy
 from bmdp.exact.minkowski import Dynamics, Frontiers, backup, distance, dynamics_of
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import best_paid_policy, cheapest_policy
 from bmdp.frontier import Frontier, upper_frontier
+from bmdp.kinds import checked
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class AllocationSolution:
     """The optimal frontier of every state.
@@ -80,6 +83,7 @@ class AllocationSolution:
             )
 
 
+@checked
 def allocate_budgets(
     model: FiniteBMDP,
     *,
@@ -105,11 +109,11 @@ def allocate_budgets(
     >>> allocate_budgets(branches().model).frontier(0).reward_at(0.5)
     5.0
     """
-    if not tol > 0 or max_iterations < 1 or (horizon is not None and horizon < 1):
-        raise ConfigError(
-            "tol must be above 0, max_iterations and horizon from 1 on; "
-            f"got {tol}, {max_iterations} and {horizon}."
-        )
+    require_count("max_iterations", max_iterations, 1)
+    if horizon is not None:
+        require_count("horizon", horizon, 1)
+    if not tol > 0:
+        raise ConfigError(f"tol must be above 0; got {tol}.")
     dynamics = dynamics_of(model)
     steps = model.horizon if horizon is None else horizon
     if steps is not None:

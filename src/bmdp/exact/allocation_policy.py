@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, require_finite, require_shape
+from bmdp.checks import require_count
 from bmdp.errors import DataError, PolicyError
 from bmdp.exact.minkowski import Dynamics, Frontiers, steepest_first, sum_row
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, mixtures_at, upper_frontier
+from bmdp.kinds import checked
+from bmdp.policies.hull import state_numbers
 from bmdp.policies.policy import (
     Decisions,
     EpisodeTracker,
@@ -40,6 +43,7 @@ class Vertices(NamedTuple):
     expected_budget: FloatArray  # [V]
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class AllocationPolicy(Policy):
@@ -138,6 +142,8 @@ class AllocationPolicy(Policy):
 
     def plan(self, state: int, step: int) -> Vertices:
         """Returns the vertices of a state's frontier, with their actions and next budgets."""
+        require_count("state", state, 0, self.first.shape[1] - 2)
+        require_count("step", step, 0)
         following = self.frontiers(step + 1)
         dynamics = Dynamics(*(getattr(self, name) for name in Dynamics._fields))
         n_actions = self.reward.shape[1]
@@ -191,6 +197,7 @@ def _handed_out(
     return states, following.costs[vertices], chances
 
 
+@checked
 class AllocationTracker(EpisodeTracker[AllocationPolicy]):
     """Episodes under an `AllocationPolicy`."""
 
@@ -212,10 +219,11 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
     def _decide(self, states: NDArray[Any]) -> Decisions:
         decision = idle_decisions(self._budgets)
         uniforms = self._streams.uniforms(self._step, 1)[:, 0]
-        going = ~self._ended
+        going = np.flatnonzero(~self._ended)
         self._chosen = []
-        for state in np.unique(states[going]):
-            rows = np.flatnonzero(going & (states == state))
+        numbers = state_numbers(states[going], self._policy.first.shape[1] - 1)
+        for state in np.unique(numbers):
+            rows = going[numbers == state]
             plan = self._plan(int(state), self._step)
             held = np.minimum(self._budgets[rows], self._budget_range[1])
             found = mixtures_at(plan.frontier.costs[None], plan.frontier.rewards[None], held)
@@ -232,7 +240,8 @@ class AllocationTracker(EpisodeTracker[AllocationPolicy]):
         for state, vertex, players in self._chosen:
             plan = self._plan(state, self._step - 1)
             rows = players[~ended[players]]
-            is_next = plan.next_states[vertex] == next_states[rows][:, None]
+            numbers = state_numbers(next_states[rows], self._policy.first.shape[1] - 1)
+            is_next = plan.next_states[vertex] == numbers[:, None]
             lost = np.flatnonzero(~is_next.any(axis=1))
             if len(lost):
                 row = int(rows[lost[0]])

@@ -18,6 +18,7 @@ from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import PolicyError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import checked_grid
+from bmdp.kinds import checked
 from bmdp.policies.policy import Options
 
 _ON_GRID = 1e-9  # how far from a grid point a budget may lie, relative to the grid's range
@@ -71,6 +72,7 @@ def policy_matrix(
     return sparse.csr_array(sparse.coo_array(entries, shape=shape))
 
 
+@checked
 def evaluate_policy(
     model: FiniteBMDP, policy: KnownPolicy | ClockedPolicy, beta_grid: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:

@@ -8,12 +8,14 @@ from scipy import sparse
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import ModelError
 from bmdp.exact.model import FiniteBMDP
+from bmdp.kinds import checked
 from bmdp.policies.limited import Spent, require_limit
 
 _MOST_STATES = 1_000_000
 _DIGITS = 9  # to which sums of costs are told apart
 
 
+@checked
 def with_cost_so_far(model: FiniteBMDP, limit: float) -> FiniteBMDP:
     """Returns a model whose expected cost is the chance that an episode costs more than a limit.
 

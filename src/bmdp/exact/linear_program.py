@@ -31,11 +31,13 @@ from bmdp.errors import BudgetError, ConvergenceError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.multiplier import best_policy, cheapest_policy
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 
 _PRECISION = 1e-10  # of HiGHS: the finest it takes
 _TIE = 1e-8  # values that differ by less, relative to their size, are equal
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class CMDPSolution:
     """The best policy for one budget from one start.
@@ -65,6 +67,7 @@ class _Program:
     cost: FloatArray  # [pairs]
 
 
+@checked
 def solve_cmdp(model: FiniteBMDP, *, start: int | ArrayLike, budget: float) -> CMDPSolution:
     """Returns the policy with the most reward whose expected cost is within the budget.
 

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from bmdp.arrays import BoolArray, FloatArray, read_only, real_array
+from bmdp.arrays import BoolArray, FloatArray, read_only, real_array, require_shape
 from bmdp.errors import ModelError, StoreError
 from bmdp.exact import checks
+from bmdp.kinds import checked
 from bmdp.storage import npz_arrays, one_line, written
 
 _FORMAT = "bmdp.FiniteBMDP/1"
@@ -33,6 +34,7 @@ _STORED = (
 )
 
 
+@checked
 @dataclass(frozen=True, eq=False, init=False)
 class FiniteBMDP:
     """A finite BMDP, checked once and read-only.
@@ -129,6 +131,7 @@ class FiniteBMDP:
 
     def expected_next(self, values: FloatArray) -> FloatArray:
         """Returns the expectation of `values` `[S, ...]` at the next state, `[S, A, ...]`."""
+        require_shape("values", values, (self.n_states, *values.shape[1:]), "[S, ...]")
         flat = values.reshape(self.n_states, -1)
         expected: FloatArray = self.transition @ flat
         return expected.reshape(*self.shape, *values.shape[1:])

@@ -27,6 +27,7 @@ from bmdp.errors import ConfigError
 from bmdp.exact.evaluation import evaluate_actions
 from bmdp.exact.model import FiniteBMDP
 from bmdp.frontier import Frontier, upper_frontier
+from bmdp.kinds import checked
 
 _TIE = 1e-10  # advantages below this, relative to the largest value, are ties
 
@@ -35,6 +36,7 @@ Point: TypeAlias = tuple[float, float]
 """(cost, reward)."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class PlainPolicy:
     """A deterministic policy and its values.
@@ -50,6 +52,7 @@ class PlainPolicy:
     v_c: FloatArray  # [S], expected discounted cost from the first step
 
 
+@checked
 def best_policy(model: FiniteBMDP, price: float) -> PlainPolicy:
     """Returns a policy that maximises reward - price * cost from every state.
 
@@ -72,6 +75,7 @@ def best_policy(model: FiniteBMDP, price: float) -> PlainPolicy:
     return _best(model, 1.0, price, None)[0]
 
 
+@checked
 def cheapest_policy(model: FiniteBMDP) -> PlainPolicy:
     """Returns, of the policies of least cost, one of most reward, from every state.
 
@@ -87,6 +91,7 @@ def cheapest_policy(model: FiniteBMDP) -> PlainPolicy:
     return _best(model, 1.0, 0.0, among)[0]
 
 
+@checked
 def best_paid_policy(model: FiniteBMDP) -> PlainPolicy:
     """Returns, of the policies of most reward, one of least cost, from every state.
 
@@ -102,6 +107,7 @@ def best_paid_policy(model: FiniteBMDP) -> PlainPolicy:
     return _best(model, 0.0, 1.0, among)[0]
 
 
+@checked
 def cost_range(model: FiniteBMDP) -> tuple[float, float]:
     """Returns the least and the largest budget that means anything at some state.
 
@@ -118,6 +124,7 @@ def cost_range(model: FiniteBMDP) -> tuple[float, float]:
     return float(cheapest_policy(model).v_c.min()), float(best_paid_policy(model).v_c.max())
 
 
+@checked
 def optimal_frontier(model: FiniteBMDP, *, start: int | ArrayLike, tol: float = 1e-9) -> Frontier:
     """Returns the frontier of all policies from a start, those with memory included.
 

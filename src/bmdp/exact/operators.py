@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from bmdp.arrays import FloatArray, real_array
+from bmdp.arrays import MAGNITUDE, FloatArray, real_array, require_finite
 from bmdp.errors import BudgetError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.frontier import frontier_values
@@ -36,9 +36,7 @@ def checked_grid(beta_grid: ArrayLike) -> FloatArray:
     grid = real_array("beta_grid", beta_grid).astype(np.float64)
     if grid.ndim != 1 or len(grid) == 0:
         raise BudgetError(f"beta_grid must have shape [B]; got {list(grid.shape)}.")
-    if not np.isfinite(grid).all():
-        i = int(np.flatnonzero(~np.isfinite(grid))[0])
-        raise BudgetError(f"beta_grid must be finite; got {grid[i]} at [{i}].")
+    require_finite("beta_grid", grid, limit=MAGNITUDE, error=BudgetError)
     steps = np.flatnonzero(np.diff(grid) <= 0)
     if len(steps):
         i = int(steps[0]) + 1

@@ -19,9 +19,11 @@ from bmdp.errors import ConfigError, ConvergenceError
 from bmdp.exact.model import FiniteBMDP
 from bmdp.exact.operators import QTables, checked_grid, distance, optimality_operator, zero_q
 from bmdp.frontier import Frontier
+from bmdp.kinds import checked
 from bmdp.policies.hull import HullPolicy, TabularQ
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The Q-function of budgeted value iteration, its residuals, and whether it converged.
@@ -72,6 +74,7 @@ class Solution:
             )
 
 
+@checked
 def budgeted_value_iteration(
     model: FiniteBMDP,
     beta_grid: ArrayLike,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import FloatArray, require_shape
+from bmdp.arrays import FloatArray, any_array, require_shape
+from bmdp.checks import told
 from bmdp.errors import DataError
 from bmdp.frontier import kernels
 
@@ -190,6 +191,9 @@ def crossed_values(
     >>> crossed_values(points, others, [0.5, -1.0], cheapest=[1])[0].tolist()
     [[[3.0, 0.5], [9.0, 2.0]]]
     """
+    for name, pair in (("chosen_by", chosen_by), ("valued_by", valued_by)):
+        if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
+            raise DataError(f"{name} must be costs and rewards; got {told(pair)}.")
     named = zip(_CROSSED, (*chosen_by, *valued_by), strict=True)
     work, points, held = _prepared(dict(named), betas)
     n_states = len(points[_CROSSED[0]])
@@ -238,7 +242,7 @@ def _by_row(betas: Any, n_states: int, letter: str) -> Any:
 def _positions(name: str, places: Any, costs: Any) -> Any:
     """Checks that there is one of `K` points for each state, as an array or tensor like costs."""
     if isinstance(costs, np.ndarray):
-        places = np.asarray(places)
+        places = any_array(name, places)
     else:
         places = sys.modules["torch"].as_tensor(places, device=costs.device)
     require_shape(name, places, tuple(costs.shape[:1]), "[N]")

@@ -24,8 +24,16 @@ import numpy as np
 from numba import get_num_threads, njit, prange, set_num_threads
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite
-from bmdp.errors import BudgetError
+from bmdp.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    are_alike,
+    is_tensor,
+    real_array,
+    require_finite,
+)
+from bmdp.errors import BudgetError, DataError
 
 LIMITS = {"float32": 1e18, "float64": 1e150}
 """Largest magnitude of a cost or reward: the product of two differences must stay finite."""
@@ -277,6 +285,16 @@ def crossed_share(lower: Any, upper: Any, betas: Any) -> Any:
     >>> crossed_share(np.array([0.0, 0.5]), np.array([1.0, 0.25]), 0.25).tolist()
     [0.25, 1.0]
     """
+    if not any(map(is_tensor, (lower, upper, betas))):
+        points, betas = checked({"lower": lower, "upper": upper}, betas)
+        lower, upper = points.values()
+        for name, values in points.items():
+            require_finite(name, values, limit=LIMITS[values.dtype.name])
+    elif not all(map(is_tensor, (lower, upper, betas))):
+        raise DataError("lower, upper and betas must all be tensors if one is.")
+    shapes = {tuple(values.shape) for values in (lower, upper, betas)} - {()}
+    if len(shapes) > 1 and not are_alike(shapes):
+        raise DataError(f"lower, upper and betas must have shapes that fit; got {sorted(shapes)}.")
     run = upper - lower
     rises = run > 0
     share = ((betas - lower) / (run * rises + ~rises)).clip(0, 1)

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from bmdp.arrays import FloatArray, IntArray, read_only, real_array, require_finite, require_shape
 from bmdp.errors import BudgetError, DataError
+from bmdp.kinds import checked
 
 _ROUNDING = 4 * np.finfo(np.float64).eps  # of a cross product of differences, over its two terms
 _TINY = np.finfo(np.float64).tiny  # products below this may have lost digits
@@ -46,6 +47,7 @@ class BudgetStatus(IntEnum):
     """At or above the last vertex: that vertex is played."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Frontier:
     """Vertices of an upper concave frontier, by rising cost.
@@ -105,6 +107,7 @@ class Frontier:
         return float(rewards) if np.ndim(cost) == 0 else rewards
 
 
+@checked
 @dataclass(frozen=True)
 class Mixture:
     """Plays vertex `upper` with probability `p_upper`, else vertex `lower`.
@@ -125,6 +128,7 @@ class Mixture:
     reward: float  # expected
 
 
+@checked
 def upper_frontier(costs: ArrayLike, rewards: ArrayLike) -> Frontier:
     """Returns the upper concave frontier of `K` points.
 
@@ -163,6 +167,7 @@ def upper_frontier(costs: ArrayLike, rewards: ArrayLike) -> Frontier:
     return Frontier(costs[index], rewards[index], index)
 
 
+@checked
 def hull_mixture(frontier: Frontier, beta: float) -> Mixture:
     """Returns the best-paid mixture of vertices whose expected cost is within `beta`.
 

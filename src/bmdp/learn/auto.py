@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 
-from bmdp.checks import require_count, require_from_0, require_rising, require_share
+from bmdp.checks import MOST, require_count, require_from_0, require_rising, require_share
 from bmdp.cluster import Engine, engaged, require_engine
 from bmdp.data import (
     Columns,
@@ -54,6 +54,7 @@ from bmdp.data.logs import EncodedLog, given_paths
 from bmdp.data.minari import local_minari
 from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
+from bmdp.kinds import checked
 from bmdp.learn import runs
 from bmdp.learn.collect import threads
 from bmdp.learn.contest import (
@@ -101,6 +102,7 @@ _N_TIMED, _FOR_TIMING = 50, 0.01  # steps that tell the pace, and the share of t
 _LEARNED = 0.4  # share of a fit that is exploring, which a log does not need
 
 
+@checked
 def fit(  # noqa: PLR0913
     source: Any,
     *,
@@ -251,7 +253,7 @@ class Asked:
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ConfigError(f"minutes must be above 0 and finite; got {self.minutes}.")
         if self.support is not None:
-            require_from_0("support", self.support)
+            require_from_0("support", self.support, MOST)
         require_count("workers", self.workers, 1)
         require_engine(self.engine)
         if self.sample is not None:
@@ -772,6 +774,7 @@ def _lost(path: Path) -> StoreError:
     return StoreError(f"{path} does not hold the log that the run began with: begin anew.")
 
 
+@checked
 def resume(
     folder: AnyPath,
     *,

@@ -25,6 +25,7 @@ from bmdp.cluster import Engine, require_engine
 from bmdp.data import TransitionBatch
 from bmdp.envs.episodes import OnPlayed, environment_seeds, play_episodes, play_parts
 from bmdp.envs.slots import BatchedSlots, Slots, open_slots
+from bmdp.kinds import checked
 from bmdp.policies.policy import BudgetedPolicy
 from bmdp.randomness import EpisodeStreams
 
@@ -46,6 +47,7 @@ class Part:
 Arrays = dict[str, NDArray[Any]]
 
 
+@checked
 def collect(  # noqa: PLR0913
     policy: BudgetedPolicy,
     spec: EnvSpec,

@@ -32,6 +32,7 @@ from bmdp.checks import require_count, require_share
 from bmdp.data import TransitionBatch
 from bmdp.data.encoder import without_encoder
 from bmdp.errors import BudgetError, ConfigError, DataError, PolicyError
+from bmdp.kinds import checked
 from bmdp.learn.fit import (
     Backward,
     Ensemble,
@@ -62,6 +63,7 @@ _UNTIL_SETTLED = Iterations(50, settled=1e-5)
 _MOST_STEPS = 50  # of an episode that is evaluated backwards although it was learned by iterations
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Expected reward and cost of a policy at each of `M` budgets, from the first states.
@@ -83,6 +85,7 @@ class Prediction:
         freeze_columns(self, "[M]")
 
 
+@checked
 def fitted_evaluation(  # noqa: PLR0913
     policy: SteppedPolicy,
     batch: TransitionBatch,
@@ -140,7 +143,6 @@ def fitted_evaluation(  # noqa: PLR0913
     discounts = gamma, gamma if cost_gamma is None else cost_gamma
     for name, discount in zip(("gamma", "cost_gamma"), discounts, strict=True):
         require_share(name, discount)
-    require_count("n_budgets", n_budgets, 2)
     asked = np.atleast_1d(real_array("budgets", budgets))
     asked = admitted_budgets(asked, len(asked), policy.budget_range)
     if len(asked) == 0:
@@ -156,6 +158,7 @@ def fitted_evaluation(  # noqa: PLR0913
 
 def grid_of(policy: SteppedPolicy, n_budgets: int) -> FloatArray:
     """An even grid of budgets over the range of a policy; of prices, their numbers."""
+    require_count("n_budgets", n_budgets, 2)
     if isinstance(policy, PriceDial):
         return np.arange(len(policy.prices), dtype=np.float64)
     low, high = policy.budget_range

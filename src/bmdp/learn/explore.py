@@ -25,6 +25,7 @@ from bmdp.cluster import Engine, engaged
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
+from bmdp.kinds import checked
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import HeldOut, Parts, PredictionRecord, split_episodes
 from bmdp.learn.fit import Iterations, Keeper, Record
@@ -79,6 +80,7 @@ RunRecord = CollectionRecord | RoundRecord | PredictionRecord
 OnRunRecord = Callable[[RunRecord], None]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ExplorationResult:
     """Episodes, policy and records of a training run.
@@ -116,6 +118,7 @@ class RunStore(Protocol):
         """Keeps the learner of a round as far as it is."""
 
 
+@checked
 def explore(
     spec: TrainingSpec,
     *,

@@ -37,6 +37,7 @@ from bmdp.arrays import BoolArray, FloatArray, IntArray, narrowed, rows_at
 from bmdp.checks import require_choice, require_count, require_from_0
 from bmdp.data import TransitionBatch
 from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.kinds import checked
 from bmdp.learn.rows import (
     Log,
     Look,
@@ -74,6 +75,7 @@ _MOST_STEPS = 10_000  # of an episode, that can have models of their own
 _EXPECTED = (0.1, 0.3, 0.6)  # places among heads, whose values tell what is expected to follow
 
 
+@checked
 @dataclass(frozen=True)
 class Iterations:
     """One model for all steps, fitted again and again.
@@ -111,6 +113,7 @@ class Iterations:
         return 100 if gamma in (0, 1) else math.ceil(math.log(0.005) / math.log(gamma))
 
 
+@checked
 @dataclass(frozen=True)
 class Backward:
     """A model for each step of an episode, fitted from the last to the first.
@@ -824,7 +827,10 @@ def torch_device(name: str) -> torch.device:
     """Returns the device of a name; "auto" is the GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f'device must be "cpu", "cuda" or "auto"; got {name!r}.') from None
 
 
 def told_by_step(states: NDArray[Any], steps: IntArray | None) -> BoolArray:
@@ -844,17 +850,38 @@ def told_by_step(states: NDArray[Any], steps: IntArray | None) -> BoolArray:
     return told & ~told.all()
 
 
+def require_steps(step: IntArray) -> None:
+    """Checks that steps `[N]` are those of episodes, and no times or row numbers.
+
+    Raises:
+        DataError: naming the row of the largest, if most steps before it have no row.
+
+    >>> require_steps(np.array([0, 1, 1_000_000]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    bmdp.errors.DataError: step must be 0, 1, 2 and so on; got 1000000 at [2], and 999998 steps ...
+    """
+    n_steps = int(step.max()) + 1
+    n_empty = n_steps - len(np.unique(step))
+    if 2 * n_empty > n_steps:
+        raise DataError(
+            f"step must be 0, 1, 2 and so on; got {n_steps - 1} at [{int(step.argmax())}], and "
+            f"{n_empty} steps before it have no row. Count them anew in each episode."
+        )
+
+
 def _n_steps(batch: TransitionBatch) -> int:
     if batch.step is None:
         raise DataError(
             "a schedule by steps needs a batch with steps; this one has none. Give step, or use "
             "schedule=Iterations()."
         )
-    n_steps = int(batch.step.max()) + 1
+    n_steps, row = int(batch.step.max()) + 1, int(batch.step.argmax())
     if n_steps > _MOST_STEPS:
         raise DataError(
-            f"step must be below {_MOST_STEPS} for a model of each step; got {n_steps - 1}."
+            f"step must be below {_MOST_STEPS} for a model of each step; got {n_steps - 1} at "
+            f"[{row}]."
         )
+    require_steps(batch.step)
     return n_steps
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.kinds import checked
 from bmdp.storage import require_types
 
 FITTED_FORMAT = 1
 """Of the files that say what a fit handed over."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Expected cost and reward of a policy at each of `B` budgets, with 95 % intervals.
@@ -42,6 +44,7 @@ class Forecast:
         freeze_columns(self, "[B]")
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A regressor and learner that were tried, and their result.
@@ -60,6 +63,7 @@ class Candidate:
     policy: Any = field(default=None, repr=False)  # that it would give; None if read from a file
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A policy for any budget, a forecast of its costs and rewards, and the evidence for it.

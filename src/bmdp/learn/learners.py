@@ -14,9 +14,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from bmdp.arrays import FloatArray, rows_at
-from bmdp.checks import require_choice, require_count, require_from_0, require_rising, require_share
+from bmdp.checks import (
+    MOST,
+    require_choice,
+    require_count,
+    require_from_0,
+    require_rising,
+    require_share,
+)
 from bmdp.data import TransitionBatch, weighed
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 from bmdp.learn.fit import (
     Adder,
     Backward,
@@ -52,6 +60,7 @@ _MOST_STEPS = 100  # of an episode that is fitted backwards, unless that is aske
 _LEAST_ENDS = 0.1  # share of episodes that last to the longest step where there is a horizon
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class BFTQConfig:
     """Settings of budgeted fitted Q-iteration.
@@ -125,6 +134,7 @@ class BFTQConfig:
         return np.linspace(*self.budget_range, self.n_budgets)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class FTQConfig:
     """Settings of fitted Q-iteration for one price of cost; those of `BFTQConfig`, and the price.
@@ -165,6 +175,7 @@ class FTQConfig:
             raise ConfigError(f"price must be finite and from 0 on; got {self.price}.")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LagrangianConfig:
     """Settings of fitted Q-iteration for many prices of cost at once.
@@ -216,6 +227,7 @@ Learner: TypeAlias = BFTQConfig | FTQConfig | LagrangianConfig
 LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 
 
+@checked
 @dataclass(frozen=True)
 class BFTQ:
     """Budgeted fitted Q-iteration: learns a policy for any budget from logged transitions.
@@ -270,6 +282,7 @@ class BFTQ:
         return HullPolicy(fit.q_function(), grid, _rule(fit, config.slope_cap, **ends))
 
 
+@checked
 @dataclass(frozen=True)
 class FTQ:
     """Fitted Q-iteration for one price of cost: learns a policy without a dial.
@@ -309,6 +322,7 @@ class FTQ:
         return PricedPolicy(fit.q_function(), config.price, *budgets, growth=at.growth)
 
 
+@checked
 @dataclass(frozen=True)
 class LagrangianFTQ:
     """Fitted Q-iteration for many prices of cost at once: plays within any budget.
@@ -551,7 +565,7 @@ def _check(config: Any) -> None:
             f"schedule must be Iterations, Backward or None; got {config.schedule!r}."
         )
     require_count("ensemble", config.ensemble, 1)
-    require_from_0("support", config.support)
+    require_from_0("support", config.support, MOST)
     if not np.isfinite(config.caution):
         raise ConfigError(f"caution must be finite; got {config.caution}.")
 

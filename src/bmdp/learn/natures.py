@@ -20,7 +20,7 @@ from bmdp.data import TransitionBatch
 from bmdp.data.checks import MASKS
 from bmdp.data.episodes import counted_steps, numbered_by_ends, rows_follow
 from bmdp.errors import DataError
-from bmdp.learn.fit import Backward, Iterations, Schedule, told_by_step
+from bmdp.learn.fit import Backward, Iterations, Schedule, require_steps, told_by_step
 from bmdp.learn.rows import equal_rows
 from bmdp.models.regressor import with_clock
 from bmdp.randomness import named_generator
@@ -278,7 +278,9 @@ def nature_of(
             f"cost_gamma other than gamma ({cost_gamma:g}, {gamma:g}) needs a log whose steps are "
             "known: a price means another thing at each. Give columns episode and step."
         )
-    n_steps = int(batch.step.max()) + 1 if n_steps is None else n_steps
+    if n_steps is None:
+        require_steps(batch.step)
+        n_steps = int(batch.step.max()) + 1
     n_cells = found.n_states or np.inf
     if n_steps <= MOST_STEPS or n_cells * n_steps <= _MOST_CELLS:
         return Nature(found.n_states, n_steps, 0, Backward("shared"))

@@ -17,6 +17,7 @@ import numpy as np
 from bmdp.checks import require_name
 from bmdp.envs import ENV_IDS
 from bmdp.envs.slots import find_spec, open_slots
+from bmdp.kinds import checked
 from bmdp.learn.fit import Backward, Iterations
 from bmdp.learn.learners import BFTQConfig, FTQConfig
 from bmdp.learn.spec import EnvConfig, Exploration, TrainingSpec
@@ -26,6 +27,7 @@ _CROWDED = tuple((0.1 * 11 ** (np.arange(21) / 20) - 0.1).round(12).tolist())
 """Budgets from 0 to 1 that crowd at 0, by the rule of the paper's figure of the road."""
 
 
+@checked
 def preset(name: str) -> TrainingSpec:
     """Returns the settings that have a name.
 

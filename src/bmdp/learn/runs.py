@@ -50,6 +50,7 @@ from bmdp.checks import require_count
 from bmdp.data import TransitionBatch
 from bmdp.envs.slots import open_slots
 from bmdp.errors import ConfigError, StoreError
+from bmdp.kinds import checked
 from bmdp.learn.collect import threads
 from bmdp.learn.evaluation import Parts, split_episodes
 from bmdp.learn.explore import OnRunRecord, Rounds, RunRecord
@@ -88,6 +89,7 @@ def _ignore(told: object) -> None:
     pass
 
 
+@checked
 def train(  # noqa: PLR0913
     spec: TrainingSpec,
     folder: AnyPath,
@@ -136,6 +138,7 @@ def train(  # noqa: PLR0913
     return _go_on(run, began, workers, began.device, on_record)
 
 
+@checked
 def train_from_data(  # noqa: PLR0913
     batch: TransitionBatch,
     learner: Learner,

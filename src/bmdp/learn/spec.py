@@ -16,6 +16,7 @@ from bmdp.data import TransitionBatch
 from bmdp.envs import ENV_IDS, Corridors, SlotFilling, TwoWay
 from bmdp.envs.slots import find_spec
 from bmdp.errors import ConfigError, DataError
+from bmdp.kinds import checked
 from bmdp.learn.fit import Backward, Iterations, Schedule
 from bmdp.learn.learners import (
     LEARNERS,
@@ -35,6 +36,7 @@ settings.offer(Schedule, {cls.__name__: cls for cls in (Iterations, Backward)})
 settings.offer(Regressor, REGRESSORS)
 
 
+@checked
 @dataclass(frozen=True)
 class EnvConfig:
     """Which environment, and its settings.
@@ -53,6 +55,7 @@ class EnvConfig:
         return replace(spec, kwargs={**spec.kwargs, **self.settings})
 
 
+@checked
 @dataclass(frozen=True)
 class Exploration:
     """Settings of exploration: rounds, episodes and random actions.
@@ -105,6 +108,7 @@ class Exploration:
         require_choice("budgets", self.budgets, ("uniform", "top"))
 
 
+@checked
 @dataclass(frozen=True)
 class TrainingSpec:
     """All settings of a training run, except for its seed and its log.

@@ -29,6 +29,7 @@ from bmdp.arrays import BoolArray, FloatArray, require_shape
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.models.regressor import LearnedQ, Loss, Problem, QModel, RowSet, Sizes
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy, require_step
 from bmdp.storage import storable
@@ -38,6 +39,7 @@ _NO = -1e9  # logarithm of a probability that is 0
 _FAR = 10.0  # deviations beyond which a number of a state is not looked at
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ActorModel:

@@ -37,6 +37,7 @@ from torch.nn.functional import embedding_bag
 from bmdp.arrays import BoolArray, FloatArray, IntArray
 from bmdp.checks import require_count
 from bmdp.errors import StoreError
+from bmdp.kinds import checked
 from bmdp.models.descent import descended, has_kernel
 from bmdp.models.regressor import (
     Averager,
@@ -69,6 +70,7 @@ _OF_CHANGES, _OF_EXPECTED = 2.0, 4.0  # weights of outcomes; a reward has 1
 _NODES = ("feature", "threshold", "child", "leaf_of")
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class ForestModel:

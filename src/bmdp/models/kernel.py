@@ -30,6 +30,7 @@ from torch import Tensor
 from bmdp.arrays import FloatArray
 from bmdp.checks import require_count
 from bmdp.errors import ConfigError, StoreError
+from bmdp.kinds import checked
 from bmdp.models.regressor import (
     Averager,
     Part,
@@ -53,6 +54,7 @@ _SHORTEST = 1e-150  # length of a bump, of which one over the square is a number
 _LEAST = 1e-7  # directions of bumps that are told apart, next to the largest
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class KernelModel:

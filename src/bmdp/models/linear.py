@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bmdp.checks import require_choice
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 from bmdp.models.regressor import (
     Averager,
     Part,
@@ -33,6 +34,7 @@ from bmdp.models.regressor import (
 )
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class LinearModel:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from bmdp.arrays import BoolArray, FloatArray
 from bmdp.checks import require_choice, require_count
 from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.kinds import checked
 from bmdp.models.regressor import (
     Loss,
     Problem,
@@ -52,6 +53,7 @@ def mixed(*, enabled: bool = True) -> Iterator[None]:
         _is_mixed = before
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class Regression:
@@ -96,6 +98,7 @@ class Regression:
         require_choice("start", self.start, ("warm", "restart"))
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class EncoderNet:
@@ -165,6 +168,7 @@ class EncoderNet:
         return EncoderStack(sizes, self, generator)
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class FrontierNet:

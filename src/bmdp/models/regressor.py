@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, narrowed, require_shape
 from bmdp.errors import ConfigError, DataError, StoreError
+from bmdp.kinds import checked
 from bmdp.policies.policy import MOST_KEPT, Policy
 from bmdp.randomness import named_generator
 from bmdp.storage import restores, storable
@@ -56,6 +57,7 @@ class Sizes(NamedTuple):
     heads: tuple[float, ...]  # [H], budgets handed on, or numbers of prices
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Problem:
     """The rows that models are fitted to, without their targets."""
@@ -105,6 +107,7 @@ class Regressor(Protocol):
 REGRESSORS: dict[str, type[Any]] = {}
 
 
+@checked
 def register_regressor(cls: type[Settings]) -> type[Settings]:
     """Registers a frozen dataclass as a regressor under its name.
 
@@ -676,6 +679,7 @@ class Looked(NamedTuple):
     available: BoolArray | None  # [n, A], actions that there are, if not all
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class LearnedQ:

@@ -21,6 +21,7 @@ import torch
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, require_finite, require_shape
 from bmdp.errors import DataError
+from bmdp.kinds import checked
 from bmdp.models.forest import ForestModel, ForestQ
 from bmdp.models.regressor import CHUNK, Problem, QModel, RowSet, Sizes, cover
 from bmdp.models.table import TableModel, TableQ
@@ -31,6 +32,7 @@ _RATIO = 1 / 3  # of the episodes that took the most frequent action: the ratio 
 _ROOM, _LEAST = 2, 5  # times the rows of an action that are needed, which are so many at least
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class Support:

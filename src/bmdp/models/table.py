@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.errors import StoreError
+from bmdp.kinds import checked
 from bmdp.models.regressor import (
     Averager,
     Part,
@@ -27,6 +28,7 @@ _STEP = -7046029254386353131  # 2**64 over the golden ratio, and two multipliers
 _FIRST, _SECOND = -4658895280553007687, -7723592293110705685
 
 
+@checked
 @register_regressor
 @dataclass(frozen=True)
 class TableModel:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.checks import require_from_0, require_share
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     Decisions,
     EpisodeTracker,
@@ -26,6 +27,7 @@ from bmdp.randomness import EpisodeStreams
 from bmdp.storage import storable
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class ExploringPolicy(Policy):
@@ -101,6 +103,7 @@ class ExploringPolicy(Policy):
         return ExploringTracker(self, budgets, episode_streams(rng, states))
 
 
+@checked
 class ExploringTracker(EpisodeTracker[ExploringPolicy]):
     """Episodes under an `ExploringPolicy`."""
 

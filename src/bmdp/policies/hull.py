@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import (
+    MAGNITUDE,
     BoolArray,
     FloatArray,
     IntArray,
@@ -33,6 +34,7 @@ from bmdp.frontier import (
     upper_frontier,
 )
 from bmdp.frontier.known import KnownFrontiers
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     MOST_KEPT,
     Decision,
@@ -67,6 +69,7 @@ class Points(NamedTuple):
         return _where((budgets >= least) & (budgets < first), first, budgets)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class HullRule:
@@ -189,6 +192,7 @@ PLAIN = HullRule()
 """Points as they are."""
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class TabularQ:
@@ -230,7 +234,7 @@ class TabularQ:
 
     def cells(self, states: NDArray[Any], step: int = 0) -> IntArray:
         """Numbers of the states."""
-        return _state_numbers(states, self.q_r.shape[-3])
+        return state_numbers(states, self.q_r.shape[-3])
 
     def cell_values(self, step: int = 0) -> tuple[FloatArray, FloatArray]:
         """The tables of a step."""
@@ -246,6 +250,7 @@ class TabularQ:
         return q_r[rows], q_c[rows]
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class HullPolicy(QPolicy):
@@ -273,7 +278,7 @@ class HullPolicy(QPolicy):
         """Checks the grid and makes it read-only."""
         grid = real_array("HullPolicy.beta_grid", self.beta_grid).astype(np.float64)
         require_shape("HullPolicy.beta_grid", grid, (None,), "[B]")
-        require_finite("HullPolicy.beta_grid", grid)
+        require_finite("HullPolicy.beta_grid", grid, limit=MAGNITUDE)
         if len(grid) == 0 or (np.diff(grid) <= 0).any():
             raise DataError("HullPolicy.beta_grid must hold at least one budget and rise strictly.")
         require_heads("HullPolicy.beta_grid", self.q_function, len(grid))
@@ -418,8 +423,8 @@ def _at(values: Any, places: Any) -> Any:
     return values.gather(1, places)
 
 
-def _state_numbers(states: NDArray[Any], n_states: int) -> IntArray:
-    """Checks the numbers of states of a finite model."""
+def state_numbers(states: NDArray[Any], n_states: int) -> IntArray:
+    """Checks the numbers `[N]` of states of a finite model."""
     require_shape("states", states, (None,), "[N]")
     if states.dtype.kind not in "iu":
         raise DataError(f"states must be whole numbers; got type {states.dtype}.")

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from bmdp.arrays import BoolArray, FloatArray
 from bmdp.errors import ConfigError
 from bmdp.frontier import Frontier
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     BudgetedPolicy,
     Decisions,
@@ -98,6 +99,7 @@ def require_limit(limit: Any) -> float:
     return float(limit)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class EpisodeLimitPolicy(Policy):
@@ -152,6 +154,7 @@ class EpisodeLimitPolicy(Policy):
         return EpisodeLimitTracker(self, states, budgets, episode_streams(rng, states))
 
 
+@checked
 class EpisodeLimitTracker(EpisodeTracker[EpisodeLimitPolicy]):
     """Episodes under an `EpisodeLimitPolicy`."""
 

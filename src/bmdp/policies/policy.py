@@ -33,11 +33,22 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_shape, rows_at
+from bmdp.arrays import (
+    MAGNITUDE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    any_array,
+    real_array,
+    require_finite,
+    require_shape,
+    rows_at,
+)
 from bmdp.checks import require_count, require_share
 from bmdp.cluster import Engine, run_on_ray
 from bmdp.errors import BudgetError, DataError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.state import (
     LARGEST,
     STATE_FORMAT,
@@ -138,16 +149,28 @@ def idle_decisions(budgets: FloatArray) -> Decisions:
 
 def ended_episodes(ended: ArrayLike, n_rows: int) -> BoolArray:
     """Checks the mask of ended episodes, `[N]` or one for all."""
-    mask = np.asarray(ended, np.bool_)
+    mask = _truth_values("ended", ended)
     if mask.ndim == 0:
         mask = np.full(n_rows, mask)
     require_shape("ended", mask, (n_rows,), "[N]")
     return mask
 
 
+def _truth_values(name: str, values: ArrayLike) -> BoolArray:
+    """Truth values; numbers may hold them too, as 0 and 1."""
+    mask = any_array(name, values)
+    if mask.dtype != np.bool_:
+        mask = real_array(name, mask)
+        if not ((mask == 0) | (mask == 1)).all():
+            raise DataError(f"{name} must be True or False, or 0 and 1.")
+    return mask.astype(np.bool_, copy=False)
+
+
 def state_rows(states: ArrayLike, n_rows: int | None = None) -> NDArray[Any]:
     """States as an array `[N, ...]`."""
-    rows = np.asarray(states)
+    rows = any_array("states", states)
+    if rows.dtype.kind not in "fiub":
+        raise DataError(f"states must be numbers; got type {rows.dtype}.")
     if rows.ndim == 0 or (n_rows is not None and len(rows) != n_rows):
         count = "[N, ...]" if n_rows is None else f"[{n_rows}, ...]"
         require_shape("states", rows, (n_rows, *rows.shape[1:]), count)
@@ -163,19 +186,17 @@ def admitted_masks(available: ArrayLike, n_rows: int) -> BoolArray:
     >>> admitted_masks([[1, 0], [1, 1]], 2).tolist()
     [[True, False], [True, True]]
     """
-    mask = np.asarray(available)
+    mask = _truth_values("available", available)
     require_shape("available", mask, (n_rows, None), f"[{n_rows}, A]")
-    if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
-        raise DataError("available must be True or False, or 0 and 1.")
     empty = np.flatnonzero(~mask.any(axis=1))
     if len(empty):
         raise DataError(f"available must have an action in every row; got none at [{empty[0]}].")
-    return mask.astype(np.bool_)
+    return mask
 
 
 def admitted_mask(available: ArrayLike | None) -> BoolArray | None:
     """Returns which actions are available at one state, `[A]`, as those of one row; None if all."""
-    return None if available is None else admitted_masks(np.asarray(available)[None], 1)
+    return None if available is None else admitted_masks(any_array("available", available)[None], 1)
 
 
 def masked_values(
@@ -275,6 +296,7 @@ class Ranged(Protocol):
 RangedT = TypeVar("RangedT", bound=Ranged)
 
 
+@checked
 class EpisodeTracker(ABC, Generic[RangedT]):
     """Base of trackers: budgets, streams, which episodes ended, and whose turn it is."""
 
@@ -326,7 +348,7 @@ class EpisodeTracker(ABC, Generic[RangedT]):
 
     def _masks(self, available: ArrayLike, ended: BoolArray) -> BoolArray:
         """Available actions, `[N, A]`; of ended episodes, all."""
-        mask = np.asarray(available)
+        mask = any_array("available", available)
         require_shape("available", mask, (len(ended), None), f"[{len(ended)}, A]")
         return admitted_masks(np.where(ended[:, None], 1, mask), len(ended))
 
@@ -343,7 +365,12 @@ class EpisodeTracker(ABC, Generic[RangedT]):
         ended_now = ended_episodes(ended, len(self._streams))
         over = self._ended | ended_now
         self._available = None if available is None else self._masks(available, over)
-        self._observe(np.broadcast_to(costs, ended_now.shape), np.asarray(next_states), ended_now)
+        paid = real_array("costs", costs).astype(np.float64)
+        if paid.ndim:
+            require_shape("costs", paid, ended_now.shape, "[N]")
+        paid = np.broadcast_to(paid, ended_now.shape)
+        require_finite("costs", np.where(self._ended, 0.0, paid), limit=MAGNITUDE)
+        self._observe(paid, state_rows(next_states, len(ended_now)), ended_now)
         self._ended, self._has_decided = over, False
 
     def set_budget(self, budgets: ArrayLike) -> None:
@@ -452,6 +479,7 @@ class BudgetedPolicy(Protocol):
         """Returns a tracker that continues from `tracker.state()`, here or in another process."""
 
 
+@checked
 class Policy(ABC):
     """Base of all policies of this library; by itself, a policy with the episode form only.
 
@@ -585,6 +613,7 @@ def _masks(policy: Any, available: ArrayLike | None, n_rows: int) -> tuple[BoolA
     return (admitted_masks(available, n_rows),)
 
 
+@checked
 class OneStepPolicy(Policy):
     """A policy that decides by state and budget, and perhaps by the number of the step.
 
@@ -668,7 +697,9 @@ class OneStepPolicy(Policy):
     ) -> OneDecision:
         """Decides at one state, among the available actions `[A]` if these are given."""
         mask = admitted_mask(available)
-        action, next_budget, status = self.decide(np.asarray(state)[None], [budget], rng, mask)
+        action, next_budget, status = self.decide(
+            any_array("state", state)[None], [budget], rng, mask
+        )
         return Decision(int(action[0]), float(next_budget[0]), BudgetStatus(int(status[0])))
 
     @property
@@ -710,6 +741,7 @@ class OneStepPolicy(Policy):
         return StepTracker(self, budgets, episode_streams(rng, states))
 
 
+@checked
 class QPolicy(OneStepPolicy):
     """A policy that plays by a Q-function, which may differ from step to step.
 
@@ -761,6 +793,7 @@ class SteppedPolicy(Protocol):
         """Returns what it does at one step."""
 
 
+@checked
 class StepTracker(EpisodeTracker[SteppedPolicy]):
     """Episodes under a policy with one-step forms: hands each budget on to the next decision."""
 
@@ -782,6 +815,7 @@ class StepTracker(EpisodeTracker[SteppedPolicy]):
         """Does nothing: what followed does not matter to a one-step policy."""
 
 
+@checked
 def discounted_budget(limit: float, *, gamma: float, n_steps: int) -> float:
     """Returns the budget that stands for an undiscounted limit on the cost of an episode.
 
@@ -886,6 +920,7 @@ _OTHER_KINDS = (
 )
 
 
+@checked
 def load_policy(folder: str | os.PathLike[str]) -> Policy:
     """Returns the policy that `policy.save(folder)` wrote, or that a training run left.
 

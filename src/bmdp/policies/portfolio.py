@@ -31,6 +31,7 @@ from bmdp.arrays import (
 from bmdp.checks import require_share
 from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.frontier import BudgetStatus, Frontier, Mixtures, best_mixtures, upper_frontier
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     BudgetedPolicy,
     Decisions,
@@ -53,6 +54,7 @@ from bmdp.policies.state import (
 from bmdp.storage import storable
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class Portfolio(Policy):
@@ -213,6 +215,7 @@ class _Followed(NamedTuple):
     tracker: Tracker
 
 
+@checked
 class PortfolioTracker(EpisodeTracker[Portfolio]):
     """Episodes under a `Portfolio`: those of one member are played together."""
 
@@ -315,6 +318,7 @@ def _masks(available: BoolArray | None, rows: IntArray) -> tuple[BoolArray, ...]
     return () if available is None else (available[rows],)
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -438,6 +442,7 @@ class LogCertificate(Certificate):
         )
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class CalibratedPolicy(Policy):

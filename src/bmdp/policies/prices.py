@@ -37,6 +37,7 @@ from bmdp.frontier import (
     mixtures_at,
     upper_frontier,
 )
+from bmdp.kinds import checked
 from bmdp.policies.policy import (
     MOST_KEPT,
     Decision,
@@ -67,6 +68,7 @@ class PricedPoints(NamedTuple):
     rewards: FloatArray  # [N, M]
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class PriceDial(QPolicy):
@@ -192,6 +194,7 @@ class PriceDial(QPolicy):
         return upper_frontier(points.costs[0], points.rewards[0])
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class PricedPolicy(QPolicy):
@@ -251,6 +254,7 @@ class PricedPolicy(QPolicy):
         return _surely(self.choose(states, budgets, np.empty((len(states), 0)), available))
 
 
+@checked
 @storable
 @dataclass(frozen=True, eq=False)
 class MultiplierPolicy(Policy):
@@ -323,6 +327,7 @@ class MultiplierPolicy(Policy):
         return MultiplierTracker(self, budgets, episode_streams(rng, states))
 
 
+@checked
 class MultiplierTracker(EpisodeTracker[MultiplierPolicy]):
     """Episodes under a `MultiplierPolicy`; a price is chosen at the first decision after a move."""
 

@@ -37,6 +37,7 @@ from scipy.special import betainc, betaincinv
 from bmdp.arrays import BoolArray, FloatArray, require_shape
 from bmdp.checks import require_choice, require_count, require_rising
 from bmdp.frontier import BudgetStatus
+from bmdp.kinds import checked
 from bmdp.policies.policy import Decision, Decisions, OneStepPolicy
 from bmdp.storage import storable
 
@@ -44,6 +45,7 @@ SPENDS = ("all", "at_most")
 _MOST_ACTIONS = 2**16
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class RandomBudgetedPolicy(OneStepPolicy):
@@ -124,6 +126,7 @@ class RandomBudgetedPolicy(OneStepPolicy):
         return Decision(action, next_budgets[np.arange(len(action)), action], status)
 
 
+@checked
 @storable
 @dataclass(frozen=True)
 class UniformPolicy(OneStepPolicy):

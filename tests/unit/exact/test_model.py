@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from bmdp import FiniteBMDP, ModelError, StoreError
+from bmdp import ConfigError, FiniteBMDP, ModelError, StoreError
 from bmdp.exact.textbook import PROBLEMS, garnet, problem
 
 LOOP = {
@@ -58,7 +58,6 @@ def changed(base, name, index, value):
         ({**LOOP, "gamma": np.nan}, "gamma must be above 0"),
         ({**LOOP, "gamma": 1.0}, "from state 0 one can go on for ever"),
         ({**LOOP, "horizon": 0}, "horizon must be a count from 1 on; got 0"),
-        ({**LOOP, "horizon": 2.5}, "horizon must be a count"),
         ({**LOOP, "cost_gamma": 0.5}, "cost_gamma must equal gamma unless there is a horizon"),
         ({**LOOP, "horizon": 3, "cost_gamma": 2.0}, "cost_gamma must be above 0 and at most 1"),
     ],
@@ -66,6 +65,11 @@ def changed(base, name, index, value):
 def test_what_is_wrong_is_named(settings, message):
     with pytest.raises(ModelError, match=message):
         FiniteBMDP(**settings)
+
+
+def test_a_horizon_is_a_whole_number():
+    with pytest.raises(ConfigError, match="horizon must be a whole number or None; got 2.5"):
+        FiniteBMDP(**LOOP, horizon=2.5)
 
 
 def test_gamma_one_is_refused_where_some_policy_goes_on_for_ever():

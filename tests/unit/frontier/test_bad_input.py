@@ -174,7 +174,7 @@ def test_hull_mixture_takes_finite_budgets_only(beta):
 
 
 def test_hull_mixture_takes_one_budget():
-    with pytest.raises(DataError, match="beta must have shape"):
+    with pytest.raises(BudgetError, match="beta must be a number"):
         hull_mixture(upper_frontier([0.0], [0.0]), np.zeros(2))
 
 

@@ -278,7 +278,7 @@ def test_the_dear_side_of_a_coin_must_cost_more(costs):
         ({"policies": ()}, ConfigError, "at least one policy and one member"),
         ({"which": np.array([], int)}, ConfigError, "at least one policy and one member"),
         ({"which": np.array([[0, 1]])}, DataError, r"which must have shape \[K\]"),
-        ({"which": np.array([0.0, 1.0])}, DataError, "which must be whole numbers"),
+        ({"which": np.array([0.0, 1.0])}, DataError, "which must be an array of whole numbers"),
         ({"which": np.array([0, 2])}, DataError, r"from 0 to 1; got 2 at \[1\]"),
         ({"which": np.array([-1, 1])}, DataError, r"from 0 to 1; got -1 at \[0\]"),
         ({"costs": np.array([0.1])}, DataError, r"costs must have shape \[K\] = \[2\]; got \[1\]"),

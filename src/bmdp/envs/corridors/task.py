@@ -42,6 +42,7 @@ from bmdp.envs.corridors.pictures import picture
 from bmdp.envs.gym import TaskEnv, TaskVectorEnv
 from bmdp.envs.tasks import Outcome
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 
 ACTIONS = ("stop", "down", "right", "left", "up")
 STOP, DOWN, RIGHT, LEFT, UP = range(5)
@@ -61,6 +62,7 @@ class CorridorsState(NamedTuple):
     time: IntArray  # [N], steps made
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class Corridors:
     """The corridors task.
@@ -211,6 +213,7 @@ def _reflected(position: float, size: int) -> float:
     return position
 
 
+@checked
 class CorridorsEnv(TaskEnv):
     """One episode of corridors. `render_mode="rgb_array"` draws the map and the way so far.
 
@@ -239,6 +242,7 @@ class CorridorsEnv(TaskEnv):
         return picture(task.map, [np.array([seen[:2] for seen, _ in self.trace])])
 
 
+@checked
 class CorridorsVectorEnv(TaskVectorEnv):
     """A batch of corridors.
 

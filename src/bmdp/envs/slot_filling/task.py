@@ -37,6 +37,7 @@ from bmdp.envs.gym import TaskEnv, TaskVectorEnv
 from bmdp.envs.slot_filling.turns import HANG_UP, NOTHING, USER_ACTS, Known, Speech, play_turn
 from bmdp.envs.tasks import Outcome, Task
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 
 FEATURES = ("paper", "fraction", "belief")
 
@@ -59,6 +60,7 @@ class SlotFillingState(NamedTuple):
     system_act: IntArray  # [N], the last; -1 before the first
 
 
+@checked
 @dataclass(frozen=True)
 class SlotFilling:
     """The slot-filling task.
@@ -181,6 +183,7 @@ class SlotFilling:
         return np.concatenate((lowest, state.score, when, user[:, :-1], system[:, :-1]), axis=1)
 
 
+@checked
 class SlotFillingEnv(TaskEnv):
     """One dialogue. `render_mode="ansi"` gives it as a transcript.
 
@@ -221,6 +224,7 @@ class SlotFillingEnv(TaskEnv):
         return None if self.render_mode is None else "\n".join(self._said)
 
 
+@checked
 class SlotFillingVectorEnv(TaskVectorEnv):
     """A batch of dialogues.
 

@@ -36,6 +36,7 @@ from bmdp.envs.two_way.physics import OWN, RoadState
 from bmdp.envs.two_way.pictures import picture, svg
 from bmdp.envs.two_way.starts import drawn_cars, road_state
 from bmdp.errors import ConfigError
+from bmdp.kinds import checked
 
 ACTIONS = ("left", "idle", "right", "faster", "slower")
 HORIZON = 15
@@ -48,6 +49,7 @@ _SPEED_REWARD = 0.8
 _FAR = 1_000.0  # m and m/s, beyond all that is seen
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TwoWay:
     """The two-way road.
@@ -225,7 +227,7 @@ def _require_speeds(speeds: Sequence[float]) -> None:
     values = np.asarray(speeds, np.float64)
     if values.ndim != 1 or len(values) < 2:
         raise ConfigError(f"target_speeds must be at least two speeds; got {speeds}.")
-    wrong = np.flatnonzero(~(np.diff(values) > 0))
+    wrong = np.flatnonzero(~(values[1:] > values[:-1]))
     if len(wrong):
         i = int(wrong[0]) + 1
         raise ConfigError(f"target_speeds must be increasing; got {values[i]:g} at [{i}].")
@@ -241,6 +243,7 @@ def _require_from_zero(name: str, value: Any) -> None:
         raise ConfigError(f"{name} must be from 0 on; got {value!r}.")
 
 
+@checked
 class TwoWayEnv(TaskEnv):
     """One road. `render_mode="rgb_array"` draws it around the ego car, "svg" the same as text.
 
@@ -268,6 +271,7 @@ class TwoWayEnv(TaskEnv):
         return picture(state) if self.render_mode == "rgb_array" else svg(state)
 
 
+@checked
 class TwoWayVectorEnv(TaskVectorEnv):
     """A batch of roads.
 

@@ -1,0 +1,290 @@
+"""Kinds of arguments, as annotations say them: what a public call refuses before it begins.
+
+`checked` stands over a function, or over a class for all its public methods. It looks at each
+argument as far as its annotation goes: that a number is one, a word is one of those that are known,
+an array is no ragged list. Ranges, shapes and what arrays hold are checked by the call itself.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Parameter, isfunction, signature
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from bmdp.arrays import any_array, is_tensor
+from bmdp.checks import is_number, told
+from bmdp.errors import BmdpError, BudgetError, ConfigError, DataError
+
+T = TypeVar("T")
+
+_BUDGETS = ("beta", "budget")  # names of arguments that have an error of their own
+_LARGEST = int(sys.float_info.max)
+
+
+def checked(target: T) -> T:
+    """Makes a function refuse arguments that are not what its annotations say; or a class.
+
+    Of a class, all public methods of its own do so, and its `__init__`. Annotations are read at the
+    first call.
+
+    Raises:
+        ConfigError: from the function, for plain values: numbers, words, and tuples of them.
+        DataError: from the function, for arrays and objects.
+
+    >>> @checked
+    ... def halved(number: float) -> float:
+    ...     return number / 2
+    >>> halved(3)
+    1.5
+    >>> halved("3")
+    Traceback (most recent call last):
+    bmdp.errors.ConfigError: number must be a number; got '3'.
+    """
+    if not isinstance(target, type):
+        return _checked_function(target)
+    for name, member in list(vars(target).items()):
+        is_static = isinstance(member, staticmethod | classmethod)
+        function = member.__func__ if is_static else member
+        if isfunction(function) and (name == "__init__" or not name.startswith("_")):
+            made = _checked_function(function)
+            setattr(target, name, type(member)(made) if is_static else made)
+    return target
+
+
+class _Kind(NamedTuple):
+    """What an annotation asks for."""
+
+    says: str  # after "must be"
+    holds: Callable[[Any], bool]  # of a value
+    error: type[BmdpError] = ConfigError
+    made: Callable[[Any], Any] = lambda value: value  # what is handed on of a value
+
+    def taken(self, name: str, value: Any) -> Any:
+        """Returns a value of this kind; raises if it is of another one."""
+        if not self.holds(value):
+            if self.error is DataError and isinstance(value, list | tuple | np.ndarray):
+                any_array(name, value)  # which says more of ragged lists, and of masked arrays
+            is_budget = name in _BUDGETS and self.error is ConfigError
+            error = BudgetError if is_budget else self.error
+            raise error(f"{name} must be {self.says}; got {told(value)}.")
+        return self.made(value)
+
+
+def _checked_function(function: Any) -> Any:
+    parameters = {p.name: p for p in signature(function).parameters.values() if p.kind not in _MANY}
+    names = [name for name, p in parameters.items() if p.kind != Parameter.KEYWORD_ONLY]
+
+    @cache
+    def kinds() -> dict[str, _Kind]:
+        """What is asked of each argument, of those of which something is."""
+        hints = get_type_hints(function, localns=_Names(function.__module__))
+        found = {name: _kind(hint) for name, hint in hints.items() if name in parameters}
+        return {name: kind for name, kind in found.items() if kind is not _ANY}
+
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        asked = kinds()
+        taken = [
+            asked[name].taken(name, value) if name in asked else value
+            for name, value in zip(names, args, strict=False)
+        ]
+        for name, value in named.items():
+            if name in asked:
+                named[name] = asked[name].taken(name, value)
+        return function(*taken, *args[len(taken) :], **named)
+
+    return call
+
+
+_MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+class _Names(dict[str, Any]):
+    """Names of a module, with `ArrayLike` as one thing, and what type checkers alone see as any."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__({**vars(builtins), **vars(sys.modules[module]), "ArrayLike": _ArrayLike})
+
+    def __missing__(self, name: str) -> Any:
+        return _Unseen
+
+
+class _ArrayLike:
+    """What numpy makes an array of numbers of, a single one too."""
+
+
+class _Unseen:
+    """What is imported for type checkers alone: not checked."""
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return cls
+
+
+def _kind(annotation: Any) -> _Kind:
+    """What an annotation asks for."""
+    if isinstance(annotation, TypeVar):
+        annotation = annotation.__bound__ or Any
+    origin = get_origin(annotation) or annotation
+    if origin in _PLAIN:
+        return _PLAIN[origin]
+    if origin in _MADE:
+        return _MADE[origin](get_args(annotation))
+    return _of_class(origin) if isinstance(origin, type) else _ANY
+
+
+def _either(options: tuple[Any, ...]) -> _Kind:
+    kinds = [_kind(option) for option in options]
+    if _ANY in kinds:
+        return _ANY
+    error = DataError if any(k.error is DataError for k in kinds) else ConfigError
+    says = " or ".join(dict.fromkeys(k.says for k in kinds))
+
+    def made(value: Any) -> Any:
+        return next(k for k in kinds if k.holds(value)).made(value)
+
+    return _Kind(says, lambda value: any(k.holds(value) for k in kinds), error, made)
+
+
+def _one_of(words: tuple[Any, ...]) -> _Kind:
+    def is_one(value: Any) -> bool:
+        return isinstance(value, str | int) and value in words
+
+    return _Kind(f"one of {', '.join(map(str, words))}", is_one)
+
+
+def _tuple_of(parts: tuple[Any, ...]) -> _Kind:
+    """Lists are as good, and arrays of one axis."""
+    if not parts:
+        return _Kind("a tuple", _is_list, made=_as_tuple)
+    if parts[-1] is Ellipsis:
+        return _list_of(parts[:1])
+    kinds = [_kind(part) for part in parts]
+
+    def is_right(value: Any) -> bool:
+        is_as_long = _is_list(value) and len(value) == len(kinds)
+        return is_as_long and all(k.holds(v) for k, v in zip(kinds, value, strict=True))
+
+    return _Kind(f"({', '.join(kind.says for kind in kinds)})", is_right, made=_as_tuple)
+
+
+def _list_of(parts: tuple[Any, ...]) -> _Kind:
+    of = _kind(parts[0]) if parts else _ANY
+    says = "a list" if of is _ANY else f"a list, each {of.says}"
+    return _Kind(says, lambda value: _is_list(value) and all(map(of.holds, value)), made=_as_tuple)
+
+
+def _class_of(parts: tuple[Any, ...]) -> _Kind:
+    return _Kind("a class", lambda value: isinstance(value, type))
+
+
+def _of_class(cls: type[Any]) -> _Kind:
+    """An instance; of a protocol, what has two of its methods: which it needs, the call knows."""
+    name = f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__}"
+    if not getattr(cls, "_is_protocol", False):
+        return _Kind(name, lambda value: isinstance(value, cls))
+    asked = [
+        part
+        for home in cls.__mro__
+        if getattr(home, "_is_protocol", False)
+        for part in (*vars(home), *getattr(home, "__annotations__", ()))
+        if part == "__call__" or not part.startswith("_")
+    ]
+
+    def is_like_one(value: Any) -> bool:
+        n_found = sum(hasattr(value, part) for part in asked)
+        return not isinstance(value, type) and n_found >= min(2, len(asked))
+
+    return _Kind(name, is_like_one)
+
+
+def _is_whole(value: Any) -> bool:
+    is_one = is_number(value) and isinstance(value, int | np.integer)
+    return is_one and -(2**63) <= value < 2**64
+
+
+def _is_real(value: Any) -> bool:
+    return is_number(value) and (not isinstance(value, int) or abs(value) <= _LARGEST)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+def _array_of(parts: tuple[Any, ...]) -> _Kind:
+    """An array with axes, of the type of values; lists are as good, if their lengths are equal."""
+    of = get_args(parts[-1])[0]
+    name, types = _TYPES.get(get_origin(of) or of, ("", ""))
+
+    def is_one(value: Any) -> bool:
+        if is_tensor(value):
+            return bool(value.ndim > 0 and not value.requires_grad)
+        array = _made(value)
+        is_right = array is not None and array.ndim > 0
+        return is_right and (not types or array.dtype.kind in types or not array.size)
+
+    return _Kind(f"an array{name}", is_one, DataError, _as_array)
+
+
+def _as_array(value: Any) -> Any:
+    return value if is_tensor(value) else _made(value)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _is_array_like(value: Any) -> bool:
+    array = _made(value)
+    return array is not None and array.dtype.kind in "fiub"
+
+
+def _made(value: Any) -> Any:
+    """An array of a value, or None if there is none."""
+    if type(value) is np.ndarray:
+        return value
+    try:
+        return any_array("values", value)
+    except DataError:
+        return None
+
+
+_TYPES = {
+    np.floating: (" of numbers", "fiub"),
+    np.float64: (" of numbers", "fiub"),
+    np.integer: (" of whole numbers", "iub"),
+    np.bool_: (" of truth values", "b"),
+}
+_ANY = _Kind("anything", lambda value: True)
+_PLAIN: dict[Any, _Kind] = {
+    Any: _ANY,
+    object: _ANY,
+    _Unseen: _ANY,
+    _ArrayLike: _Kind("an array of numbers", _is_array_like, DataError),
+    bool: _Kind("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    int: _Kind("a whole number", _is_whole),
+    float: _Kind("a number", _is_real),
+    str: _Kind("text", lambda value: isinstance(value, str) and "\0" not in value),
+    NoneType: _Kind("None", lambda value: value is None),
+    Callable: _Kind("a function", callable),
+    Mapping: _Kind("a mapping", lambda value: isinstance(value, Mapping)),
+    Iterable: _Kind(
+        "a list",
+        lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping),
+    ),
+}
+_MADE: dict[Any, Callable[[tuple[Any, ...]], _Kind]] = {
+    Literal: _one_of,
+    Union: _either,
+    UnionType: _either,
+    np.ndarray: _array_of,
+    tuple: _tuple_of,
+    list: _list_of,
+    Sequence: _list_of,
+    type: _class_of,
+}
