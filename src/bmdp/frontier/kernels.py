@@ -16,16 +16,16 @@ file, because numba's cache notices a change only in the file of the function th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit, prange, set_num_threads
+from numba import get_num_threads, njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray, real_array, require_finite
 from bmdp.errors import BudgetError
+from bmdp.workers import compiled_threads
 
 LIMITS = {"float32": 1e18, "float64": 1e150}
 """Largest magnitude of a cost or reward: the product of two differences must stay finite."""
@@ -58,7 +58,8 @@ def mixtures(points: dict[str, FloatArray], betas: FloatArray) -> tuple[NDArray[
     if costs.size < LEAST_POINTS:  # without a parallel loop, which is slow to begin
         usable = _fill_few(costs, rewards, betas, costs.dtype.type(LIMITS[costs.dtype.name]), out)
     else:
-        usable = _fill_mixtures((costs, rewards), betas, *_terms(costs), out)
+        with compiled_threads():
+            usable = _fill_mixtures((costs, rewards), betas, *_terms(costs), out)
     _require_usable(usable, points)
     return out
 
@@ -96,16 +97,9 @@ def _sealed(array: Any) -> Any:
     return view
 
 
-@contextmanager
-def _enough_threads(costs: FloatArray) -> Iterator[None]:
+def _enough_threads(costs: FloatArray) -> AbstractContextManager[None]:
     """Lets few points be worked on by one thread."""
-    before = get_num_threads()
-    if costs.size < LEAST_POINTS:
-        set_num_threads(1)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
+    return compiled_threads(1 if costs.size < LEAST_POINTS else None)
 
 
 def _terms(costs: FloatArray) -> tuple[Any, int]:

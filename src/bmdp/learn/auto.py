@@ -55,7 +55,6 @@ from bmdp.data.minari import local_minari
 from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
 from bmdp.learn import runs
-from bmdp.learn.collect import threads
 from bmdp.learn.contest import (
     MINUTES,
     SAMPLE,
@@ -74,6 +73,7 @@ from bmdp.learn.shelf import Shelf
 from bmdp.policies.limited import EpisodeLimitPolicy, require_limit
 from bmdp.randomness import named_generator, stream_key
 from bmdp.storage import AnyPath, Header, arrays_hash, files_hash, write_text
+from bmdp.workers import alone
 
 LARGE = 100_000
 """Rows of a log from which on it is put in chunks, and candidates compete on a sample of it."""
@@ -403,7 +403,7 @@ def _is_path(text: str) -> bool:
 
 
 def _fit(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
-    with engaged(asked.engine, asked.workers):
+    with engaged(asked.engine, asked.workers), alone():
         return _fit_source(source, asked, shelf, on_progress)
 
 
@@ -735,7 +735,7 @@ def _go_on(
 ) -> Fitted:
     """Does what is still to do in the folder of a run."""
     shelf = Shelf(run.path / STEPS)
-    with run.locked(), threads(int(run.header["threads"])):
+    with run.locked():
         if source is None or isinstance(source, Log):
             source = _kept(source, run.path, shelf)
         fitted = _fit(source, asked, shelf, on_progress)
