@@ -72,7 +72,7 @@ from bmdp.learn.runs import RunFolder, checked_device, machine, require_new, ver
 from bmdp.learn.shelf import Shelf
 from bmdp.policies.limited import EpisodeLimitPolicy, require_limit
 from bmdp.randomness import named_generator, stream_key
-from bmdp.storage import AnyPath, Header, arrays_hash, files_hash, write_text
+from bmdp.storage import AnyPath, Header, arrays_hash, files_hash, sweep, write_text
 from bmdp.workers import alone
 
 LARGE = 100_000
@@ -486,7 +486,7 @@ def _in_chunks(
         if limit is None:
             return store_log(paths, place, asked.columns, **how, on_rows=on_rows)[1]
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="bmdp-", dir=place.parent) as temporary:
+        with tempfile.TemporaryDirectory(".new", ".log.", place.parent) as temporary:
             raw = Path(temporary) / LOG  # chunks of whole episodes
             found, encoder = store_log(paths, raw, asked.columns, **how, on_rows=on_rows)[:2]
             chunks = (cost_so_far(found.chunk(i), limit) for i in range(found.n_chunks))
@@ -736,6 +736,7 @@ def _go_on(
     """Does what is still to do in the folder of a run."""
     shelf = Shelf(run.path / STEPS)
     with run.locked():
+        sweep(run.path, within=True)
         if source is None or isinstance(source, Log):
             source = _kept(source, run.path, shelf)
         fitted = _fit(source, asked, shelf, on_progress)

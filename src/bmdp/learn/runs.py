@@ -67,6 +67,7 @@ from bmdp.storage import (
     discard_folder,
     locked,
     read_header,
+    sweep,
     write_text,
     written,
 )
@@ -470,9 +471,8 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Takes away what a kill left: records of what was not kept, files half written."""
+        sweep(self.path, within=True)
         for place in (self.path, *self.path.glob("round-*")):
-            for left in (*place.glob(".*.new*"), *place.glob(f"{_FIT}/.*.new*")):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
             if (place / POLICY).exists():
                 shutil.rmtree(place / _FIT, ignore_errors=True)
         n_done = cache(self._n_done)  # it opens the files of a round
