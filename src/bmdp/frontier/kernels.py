@@ -16,6 +16,7 @@ file, because numba's cache notices a change only in the file of the function th
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -29,6 +30,9 @@ from bmdp.workers import compiled_threads
 
 LIMITS = {"float32": 1e18, "float64": 1e150}
 """Largest magnitude of a cost or reward: the product of two differences must stay finite."""
+
+LEAST = 1e-20
+"""Of a cost times a reward, from end to end of a frontier: smaller ones are in other units."""
 
 CHUNKS_PER_THREAD = 8  # more than one, to even out states that take longer
 LEAST_POINTS = 200_000  # for several threads: to wake them takes longer than fewer do
@@ -205,6 +209,28 @@ def _vertices(
     x: FloatArray, y: FloatArray, asked: FloatArray, work: IntArray, vertices: IntArray
 ) -> int:
     """Writes the positions of vertices of one state by rising cost; returns their number.
+
+    Where products of differences might vanish, costs and rewards are in other units.
+    """
+    low, high = _ends(x, y)
+    run, rise = x[high] - x[low], y[high] - y[low]
+    if min(run, rise) > 0 and run * rise < LEAST:
+        by_x, by_y = _unit(run), _unit(rise)
+        return _vertices_of(x * by_x, y * by_y, asked * by_x, work, vertices)
+    return _vertices_of(x, y, asked, work, vertices)
+
+
+@njit(cache=True)
+def _unit(size: float) -> float:
+    """A power of two that makes a size about 1, and rounds no number."""
+    return math.ldexp(1.0, min(-math.frexp(size)[1], 1000))
+
+
+@njit(cache=True)
+def _vertices_of(
+    x: FloatArray, y: FloatArray, asked: FloatArray, work: IntArray, vertices: IntArray
+) -> int:
+    """Does what `_vertices` does.
 
     Vertices that no budget asks for may be left out. Of equal points the first is named, because
     the sort is stable. `work` and `vertices` have room for `K` positions.
