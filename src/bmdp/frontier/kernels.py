@@ -222,8 +222,8 @@ def _vertices(
 
 @njit(cache=True)
 def _unit(size: float) -> float:
-    """A power of two that makes a size about 1, and rounds no number."""
-    return math.ldexp(1.0, min(-math.frexp(size)[1], 1000))
+    """A power of two that makes a size about 1, or 1 if it is larger: so no number is rounded."""
+    return math.ldexp(1.0, max(0, min(-math.frexp(size)[1], 1000)))
 
 
 @njit(cache=True)

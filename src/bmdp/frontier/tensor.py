@@ -107,8 +107,8 @@ def _ends(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 
 def _unit(size: Tensor) -> Tensor:
-    """Powers of two that make sizes about 1, and round no number."""
-    return torch.ldexp(torch.ones_like(size), (-torch.frexp(size)[1]).clamp(max=1000))
+    """Powers of two that make sizes about 1, or 1 if they are larger: so no number is rounded."""
+    return torch.ldexp(torch.ones_like(size), (-torch.frexp(size)[1]).clamp(0, 1000))
 
 
 def _first(costs: Tensor, rewards: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def _vertices(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor]:
     run, rise = x1 - x0, y1 - y0
     if (is_small := (torch.minimum(run, rise) > 0) & (run * rise < LEAST)).any():
         # Products of differences might vanish: costs and rewards are in other units.
-        by_x, by_y = (_unit(size.where(is_small, 1.0).double())[:, None] for size in (run, rise))
+        by_x, by_y = (_unit(size.double().where(is_small, 1.0))[:, None] for size in (run, rise))
         costs, rewards = costs * by_x, rewards * by_y
         x0, y0, x1, y1 = _ends(costs, rewards)
     flat_x, flat_y = costs.reshape(-1), rewards.reshape(-1)
