@@ -191,7 +191,7 @@ def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
             to_disk(target.parent)
     except StoreError:
         raise
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter of a disk that is full
         raise StoreError(f"{target} cannot be written: {error}.") from error
 
 
@@ -513,7 +513,8 @@ def locked(lock: Path, owned: Path, *, wait: float = 0.0) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"{lock} cannot be written: {error}.") from error
     with held:
-        holder.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
+        with suppress(OSError):  # of a disk that is full; the lock holds without it
+            holder.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
         try:
             yield
         finally:

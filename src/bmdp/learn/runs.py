@@ -456,10 +456,13 @@ class RunFolder:
     def note(self, record: RunRecord) -> None:
         """Adds a record."""
         row = _finite({"kind": record.kind, **record.as_dict()})
-        with (self.path / RECORDS).open("a") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with (self.path / RECORDS).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StoreError(f"{self.path / RECORDS} cannot be written: {error}.") from error
 
     def records(self) -> list[Row]:
         """All records."""
