@@ -21,7 +21,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,11 @@ from safetensors.numpy import load_file, save_file
 
 from bmdp.errors import StoreError
 
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows)
+    fcntl = None  # type: ignore[assignment]
+
 T = TypeVar("T")
 AnyPath = str | os.PathLike[str]
 Header = dict[str, Any]
@@ -43,6 +48,7 @@ Header = dict[str, Any]
 FORMAT = 2
 SCHEMA, SPEC = 2, "spec.json"
 POLICY, WEIGHTS = "policy.json", "weights.safetensors"
+_ASIDE = ".new"  # end of the name of a folder in which something is being written
 _ARRAY, _KIND, _MODULE = "array", "kind", "module"
 
 _KINDS: dict[str, type[Any]] = {}
@@ -74,6 +80,7 @@ def save_value(value: Any, folder: AnyPath, *, overwrite: bool = False) -> None:
     """
     arrays: dict[str, NDArray[Any]] = {}
     content = _plain(value, "", arrays)
+    sweep(folder)
     with written(folder, overwrite=overwrite) as new:
         new.mkdir()
         _write(new, content, arrays)
@@ -177,9 +184,12 @@ def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
         raise StoreError(f"{target} exists already: choose another name, or pass overwrite=True.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            ".new", f".{target.name}.", target.parent, ignore_cleanup_errors=True
-        ) as aside:
+        with (
+            tempfile.TemporaryDirectory(
+                _ASIDE, f".{target.name}.", target.parent, ignore_cleanup_errors=True
+            ) as aside,
+            _held(Path(aside)),
+        ):
             new, mode = Path(aside, "new"), _usual_mode(Path(aside))
             yield new
             for part in (*new.rglob("*"), new):
@@ -190,7 +200,7 @@ def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
             to_disk(target.parent)
     except StoreError:
         raise
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter of a disk that is full
         raise StoreError(f"{target} cannot be written: {error}.") from error
 
 
@@ -199,6 +209,65 @@ def _usual_mode(folder: Path) -> int:
     probe = folder / "probe"
     probe.touch()
     return stat.S_IMODE(probe.stat().st_mode)
+
+
+@contextmanager
+def _held(aside: Path) -> Iterator[bool]:
+    """Marks a folder as in use while this process lives; gives whether it was in use already."""
+    if fcntl is None:  # pragma: no cover (Windows)
+        yield True
+        return
+    place, is_used = os.open(aside, os.O_RDONLY), False
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # by a process that lives, or the file system cannot tell
+            is_used = True
+        yield is_used
+    finally:
+        os.close(place)
+
+
+def sweep(path: AnyPath, *, within: bool = False) -> None:
+    """Deletes what `written` left of a file or folder in processes that were killed.
+
+    What a living process is writing stays. Where a folder was being replaced and is gone, the one
+    that was to be replaced comes back.
+
+    Args:
+        path: its place.
+        within: whether to look in the folder, too, and in all folders in it.
+
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     Path(place, ".notes.x7.new").mkdir()
+    ...     sweep(Path(place, "notes"))
+    ...     list(Path(place).iterdir())
+    []
+    """
+    target = Path(path)
+    begin = f".{target.name}."
+    beside = (one for one in _entries(target.parent) if one.name.startswith(begin))
+    for left in (*beside, *(target.rglob(f".*{_ASIDE}") if within else ())):
+        if left.name.endswith(_ASIDE) and left.is_dir():
+            with _held(left) as is_used:
+                if not is_used:
+                    _clear_away(left)
+
+
+def _clear_away(left: Path) -> None:
+    """Deletes a folder that a killed process wrote in, but for an old one that has no other."""
+    target = left.with_name(left.name[1:].removesuffix(_ASIDE).rpartition(".")[0])
+    with suppress(OSError):
+        if (left / "old").is_dir() and not target.exists():
+            os.rename(left / "old", target)
+    shutil.rmtree(left, ignore_errors=True)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # it is not there, or is not to be read
+        return []
 
 
 def _put(new: Path, target: Path, overwrite: bool) -> None:
@@ -225,6 +294,7 @@ def _is_empty_folder(path: Path) -> bool:
 
 def replace_folder(target: Path, write: Callable[[Path], Any]) -> None:
     """Fills a new folder by a function, and puts it in its place, where an earlier one may be."""
+    sweep(target)
     with written(target) as new:
         new.mkdir()
         write(new)
@@ -559,6 +629,7 @@ def create_folder(
         StoreError: if something is there, or it cannot be written.
     """
     whole = {"schema": SCHEMA, **header}
+    sweep(target)
     with written(target, overwrite=False) as new:
         new.mkdir()
         (new / SPEC).write_text(header_text(whole))
@@ -655,7 +726,8 @@ def locked(lock: Path, owned: Path, *, wait: float = 0.0) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"{lock} cannot be written: {error}.") from error
     with held:
-        holder.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
+        with suppress(OSError):  # of a disk that is full; the lock holds without it
+            holder.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
         try:
             yield
         finally:

@@ -5,7 +5,8 @@ is a `ProcessPoolExecutor` of one process, so that a process that dies takes one
 is known which.
 
 Compiled loops over large arrays go through `in_threads`. Parts write to places of their own, so the
-number of threads does not change what is computed.
+number of threads does not change what is computed. Products and decompositions of matrices are
+rounded as threads cut them: within `alone` torch computes them with one thread.
 """
 
 from __future__ import annotations
@@ -44,8 +45,68 @@ LEAST_WORK = 100_000
 """Numbers that a thread works on, at least: to hand over fewer takes longer than to do them."""
 
 
+_ALONE = [0, 1]  # how many times `alone` was entered and not left, and the threads before
+_LOCK = threading.Lock()
+
+
+def n_threads() -> int:
+    """Threads that work may be spread over: those of torch, or those that it had before `alone`."""
+    import torch  # takes long to import, and is there where there is much to do
+
+    return _ALONE[1] if _ALONE[0] else torch.get_num_threads()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Lets torch compute with one thread, so that the number of threads changes no bit.
+
+    >>> import torch
+    >>> with alone():
+    ...     torch.get_num_threads()
+    1
+    """
+    import torch
+
+    with _LOCK:
+        if not _ALONE[0]:
+            _ALONE[1] = torch.get_num_threads()
+        _ALONE[0] += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _ALONE[0] -= 1
+            if not _ALONE[0]:  # else another thread of this process computes alone still
+                torch.set_num_threads(_ALONE[1])
+
+
+@contextmanager
+def compiled_threads(most: int | None = None) -> Iterator[None]:
+    """Lets compiled loops take at most so many threads, and at most `OMP_NUM_THREADS`.
+
+    numba itself does not read that variable. Its threads become those of torch, where both use the
+    same OpenMP, so torch gets its own number back.
+    """
+    from numba import get_num_threads, set_num_threads  # takes long to import
+
+    torch = sys.modules.get("torch")
+    of_torch = None if torch is None else torch.get_num_threads()
+    before = get_num_threads()
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    limits = [before if most is None else most, before]
+    limits += [int(asked)] if asked.isdigit() and "NUMBA_NUM_THREADS" not in os.environ else []
+    set_num_threads(max(1, min(limits)))
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+        if torch is not None and torch.get_num_threads() != of_torch:
+            torch.set_num_threads(of_torch)
+
+
 def in_threads(work: Callable[[slice], None], n: int, n_numbers: int) -> None:
-    """Works on parts of `n` things, each in a thread: as many as torch computes with, at most.
+    """Works on parts of `n` things, each in a thread: `n_threads()` of them, at most.
 
     Args:
         work: on a part; it must not hold the interpreter for long, and write to the part alone.
@@ -57,13 +118,11 @@ def in_threads(work: Callable[[slice], None], n: int, n_numbers: int) -> None:
     >>> found
     [1, 1, 1]
     """
-    import torch  # takes long to import, and is there where there is much to do
-
-    n_threads = max(1, min(torch.get_num_threads(), n, n_numbers // LEAST_WORK))
-    if n_threads == 1:
+    n_parts = max(1, min(n_threads(), n, n_numbers // LEAST_WORK))
+    if n_parts == 1:
         work(slice(0, n))
         return
-    ends = [n * k // n_threads for k in range(n_threads + 1)]
+    ends = [n * k // n_parts for k in range(n_parts + 1)]
     parts = [slice(*pair) for pair in pairwise(ends)]
     list(_pool(os.getpid()).map(work, parts))
 

@@ -250,11 +250,12 @@ def _learn(
 def _resume(run: Path, workers: int, engine: Any, device: str | None) -> None:
     from bmdp.learn import resume
     from bmdp.learn.auto import seconds_before
-    from bmdp.learn.runs import RunFolder, share_done
+    from bmdp.learn.runs import RunFolder, discard, share_done
 
     folder = RunFolder(run)
     if folder.is_done:
         typer.echo(f"{run} is finished.", err=True)
+    discard(_old(run))  # which a kill left there, as the new run had begun
     with _shown(run, share_done(run), seconds_before(folder)) as (progress, on_record):
         how: dict[str, Any] = {"on_record": on_record, "on_progress": _share(progress)}
         resume(run, workers=workers, engine=engine, device=device, **how)
@@ -287,7 +288,7 @@ def _in_place_of_old(out: Path, force: bool) -> Iterator[None]:
     """
     from bmdp.learn.runs import RunFolder, discard
 
-    old = out.with_name(f".{out.name}.old") if force and (out / SPEC).is_file() else None
+    old = _old(out) if force and (out / SPEC).is_file() else None
     if old is not None:
         discard(old)
         with RunFolder(out).locked():
@@ -306,6 +307,11 @@ def _in_place_of_old(out: Path, force: bool) -> Iterator[None]:
             discard(old)
         elif old is not None:
             os.rename(old, out)
+
+
+def _old(run: Path) -> Path:
+    """Where a run is while another one takes its place."""
+    return run.with_name(f".{run.name}.old")
 
 
 def _is_begun(run: Path) -> bool:

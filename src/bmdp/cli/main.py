@@ -7,6 +7,7 @@ expected keep their traceback. The module of a verb is imported when the verb is
 
 from __future__ import annotations
 
+import errno
 import shlex
 from importlib import import_module
 from typing import Annotated, Any
@@ -49,6 +50,10 @@ def verb(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
+_OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+_NO_MEMORY = ("can't allocate memory", "can't start new thread", "out of memory")  # of torch
+
+
 class Verbs(TyperGroup):
     """Runs a verb, and tells errors of the library in one line."""
 
@@ -66,9 +71,27 @@ class Verbs(TyperGroup):
         """Runs the verb that was asked for."""
         try:
             return super().invoke(ctx)
-        except BmdpError as error:
-            typer.echo("error: " + " ".join(str(error).split()), err=True)
+        except (BmdpError, MemoryError, OSError, RuntimeError) as error:
+            told = _in_a_line(error)
+            if told is None:
+                raise
+            typer.echo("error: " + " ".join(told.split()), err=True)
             raise typer.Exit(1) from error
+
+
+def _in_a_line(error: Exception) -> str | None:
+    """What a user is told of an error; None if nobody expected it."""
+    if isinstance(error, BmdpError):
+        return str(error)
+    if isinstance(error, OSError):
+        return str(error) if error.errno in _OF_DISKS else None
+    told = str(error)
+    if isinstance(error, MemoryError) or any(word in told for word in _NO_MEMORY):
+        return (
+            f"there is not enough memory: {told or 'none is left'}. Give less at a time, or more "
+            "memory; a run goes on with bmdp fit --resume."
+        )
+    return None
 
 
 app = typer.Typer(

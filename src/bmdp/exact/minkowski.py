@@ -15,6 +15,7 @@ from numba import njit, prange
 
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.exact.model import FiniteBMDP
+from bmdp.workers import compiled_threads
 
 ROUNDING = 1e-12  # of a cost, relative to the largest
 
@@ -63,7 +64,8 @@ def backup(now: Frontiers, dynamics: Dynamics, *, prune: float) -> Frontiers:
     ).astype(np.int64)
     room = np.concatenate(([0], np.cumsum(per_row.reshape(n_states, n_actions).sum(axis=1))))
     costs, rewards = np.empty((2, int(room[-1])))
-    counts = _fill(now, dynamics, room, costs, rewards, prune)
+    with compiled_threads():
+        counts = _fill(now, dynamics, room, costs, rewards, prune)
     kept = np.arange(len(costs)) - np.repeat(room[:-1], np.diff(room)) < np.repeat(
         counts, np.diff(room)
     )

@@ -16,12 +16,12 @@ file, because numba's cache notices a change only in the file of the function th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit, prange, set_num_threads
+from numba import get_num_threads, njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from bmdp.arrays import (
@@ -34,9 +34,13 @@ from bmdp.arrays import (
     require_finite,
 )
 from bmdp.errors import BudgetError, DataError
+from bmdp.workers import compiled_threads
 
 LIMITS = {"float32": 1e18, "float64": 1e150}
 """Largest magnitude of a cost or reward: the product of two differences must stay finite."""
+
+LEAST = 1e-20
+"""Of a cost times a reward, from end to end of a frontier: smaller ones are in other units."""
 
 CHUNKS_PER_THREAD = 8  # more than one, to even out states that take longer
 LEAST_POINTS = 200_000  # for several threads: to wake them takes longer than fewer do
@@ -66,7 +70,8 @@ def mixtures(points: dict[str, FloatArray], betas: FloatArray) -> tuple[NDArray[
     if costs.size < LEAST_POINTS:  # without a parallel loop, which is slow to begin
         usable = _fill_few(costs, rewards, betas, costs.dtype.type(LIMITS[costs.dtype.name]), out)
     else:
-        usable = _fill_mixtures((costs, rewards), betas, *_terms(costs), out)
+        with compiled_threads():
+            usable = _fill_mixtures((costs, rewards), betas, *_terms(costs), out)
     _require_usable(usable, points)
     return out
 
@@ -104,16 +109,9 @@ def _sealed(array: Any) -> Any:
     return view
 
 
-@contextmanager
-def _enough_threads(costs: FloatArray) -> Iterator[None]:
+def _enough_threads(costs: FloatArray) -> AbstractContextManager[None]:
     """Lets few points be worked on by one thread."""
-    before = get_num_threads()
-    if costs.size < LEAST_POINTS:
-        set_num_threads(1)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
+    return compiled_threads(1 if costs.size < LEAST_POINTS else None)
 
 
 def _terms(costs: FloatArray) -> tuple[Any, int]:
@@ -219,6 +217,28 @@ def _vertices(
     x: FloatArray, y: FloatArray, asked: FloatArray, work: IntArray, vertices: IntArray
 ) -> int:
     """Writes the positions of vertices of one state by rising cost; returns their number.
+
+    Where products of differences might vanish, costs and rewards are in other units.
+    """
+    low, high = _ends(x, y)
+    run, rise = x[high] - x[low], y[high] - y[low]
+    if min(run, rise) > 0 and run * rise < LEAST:
+        by_x, by_y = _unit(run), _unit(rise)
+        return _vertices_of(x * by_x, y * by_y, asked * by_x, work, vertices)
+    return _vertices_of(x, y, asked, work, vertices)
+
+
+@njit(cache=True)
+def _unit(size: float) -> float:
+    """A power of two that makes a size about 1, or 1 if it is larger: so no number is rounded."""
+    return math.ldexp(1.0, max(0, min(-math.frexp(size)[1], 1000)))
+
+
+@njit(cache=True)
+def _vertices_of(
+    x: FloatArray, y: FloatArray, asked: FloatArray, work: IntArray, vertices: IntArray
+) -> int:
+    """Does what `_vertices` does.
 
     Vertices that no budget asks for may be left out. Of equal points the first is named, because
     the sort is stable. `work` and `vertices` have room for `K` positions.

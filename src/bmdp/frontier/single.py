@@ -103,7 +103,13 @@ class Frontier:
         budgets = real_array("cost", cost)
         if np.isnan(budgets).any():
             raise BudgetError("cost must be a number; got nan.")
-        rewards = np.interp(budgets, self.costs, self.rewards, left=-np.inf)
+        # Not np.interp: a slope may be too large or too small for a number.
+        lower = (np.searchsorted(self.costs, budgets, "right") - 1).clip(0)
+        upper = (lower + 1).clip(max=len(self) - 1)
+        run = np.where(upper > lower, self.costs[upper] - self.costs[lower], 1)
+        share = ((np.minimum(budgets, self.costs[-1]) - self.costs[lower]) / run).clip(0, 1)
+        rewards = self.rewards[lower] + share * (self.rewards[upper] - self.rewards[lower])
+        rewards = np.where(budgets < self.costs[0], -np.inf, rewards)
         return float(rewards) if np.ndim(cost) == 0 else rewards
 
 

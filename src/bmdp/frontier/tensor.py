@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bmdp.arrays import require_finite
 from bmdp.errors import BudgetError, DataError
-from bmdp.frontier.kernels import INFEASIBLE, LIMITS, SLACK, TIGHT, crossed_share
+from bmdp.frontier.kernels import INFEASIBLE, LEAST, LIMITS, SLACK, TIGHT, crossed_share
 
 
 def checked(named: dict[str, Any], betas: Any) -> tuple[dict[str, Tensor], Tensor]:
@@ -106,6 +106,11 @@ def _ends(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
     return x0, y0, x1, y1
 
 
+def _unit(size: Tensor) -> Tensor:
+    """Powers of two that make sizes about 1, or 1 if they are larger: so no number is rounded."""
+    return torch.ldexp(torch.ones_like(size), (-torch.frexp(size)[1]).clamp(0, 1000))
+
+
 def _first(costs: Tensor, rewards: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Lowest position of the point (x, y) in each state."""
     return ((costs == x[:, None]) & (rewards == y[:, None])).to(torch.int8).argmax(1)
@@ -120,6 +125,12 @@ def _vertices(costs: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor]:
     """
     n_states, n_points = costs.shape
     x0, y0, x1, y1 = _ends(costs, rewards)
+    run, rise = x1 - x0, y1 - y0
+    if (is_small := (torch.minimum(run, rise) > 0) & (run * rise < LEAST)).any():
+        # Products of differences might vanish: costs and rewards are in other units.
+        by_x, by_y = (_unit(size.double().where(is_small, 1.0))[:, None] for size in (run, rise))
+        costs, rewards = costs * by_x, rewards * by_y
+        x0, y0, x1, y1 = _ends(costs, rewards)
     flat_x, flat_y = costs.reshape(-1), rewards.reshape(-1)
     first_of_row = torch.arange(n_states, device=costs.device) * n_points
     low, high = (first_of_row + _first(costs, rewards, x, y) for x, y in ((x0, y0), (x1, y1)))

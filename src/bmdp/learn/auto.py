@@ -56,7 +56,6 @@ from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
 from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
 from bmdp.kinds import checked
 from bmdp.learn import runs
-from bmdp.learn.collect import threads
 from bmdp.learn.contest import (
     MINUTES,
     SAMPLE,
@@ -82,8 +81,10 @@ from bmdp.storage import (
     one_line,
     read_sealed,
     sealed,
+    sweep,
     write_text,
 )
+from bmdp.workers import alone
 
 LARGE = 100_000
 """Rows of a log from which on it is put in chunks, and candidates compete on a sample of it."""
@@ -414,7 +415,7 @@ def _is_path(text: str) -> bool:
 
 
 def _fit(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
-    with engaged(asked.engine, asked.workers):
+    with engaged(asked.engine, asked.workers), alone():
         return _fit_source(source, asked, shelf, on_progress)
 
 
@@ -497,7 +498,7 @@ def _in_chunks(
         if limit is None:
             return store_log(paths, place, asked.columns, **how, on_rows=on_rows)[1]
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="bmdp-", dir=place.parent) as temporary:
+        with tempfile.TemporaryDirectory(".new", ".log.", place.parent) as temporary:
             raw = Path(temporary) / LOG  # chunks of whole episodes
             found, encoder = store_log(paths, raw, asked.columns, **how, on_rows=on_rows)[:2]
             chunks = (cost_so_far(found.chunk(i), limit) for i in range(found.n_chunks))
@@ -746,7 +747,8 @@ def _go_on(
 ) -> Fitted:
     """Does what is still to do in the folder of a run."""
     shelf = Shelf(run.path / STEPS)
-    with run.locked(), threads(int(run.header["threads"])):
+    with run.locked():
+        sweep(run.path, within=True)
         if source is None or isinstance(source, Log):
             source = _kept(source, run.path, shelf)
         fitted = _fit(source, asked, shelf, on_progress)

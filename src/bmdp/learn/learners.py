@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import wraps
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -50,10 +52,12 @@ from bmdp.models.regressor import Regressor
 from bmdp.policies.hull import HullPolicy, HullRule
 from bmdp.policies.portfolio import Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
+from bmdp.workers import alone
 
 OnRecord: TypeAlias = Callable[[Record], None]
 Deadline: TypeAlias = Callable[[], bool]
 Sums: TypeAlias = Callable[[Log, NextValues], Adder]
+FitT = TypeVar("FitT", bound=Callable[..., Any])
 
 _EXPONENTS = np.arange(-4, 5) / 2  # of 10, for prices that are not given
 _MOST_STEPS = 100  # of an episode that is fitted backwards, unless that is asked for
@@ -227,6 +231,22 @@ Learner: TypeAlias = BFTQConfig | FTQConfig | LagrangianConfig
 LEARNERS = (BFTQConfig, FTQConfig, LagrangianConfig)
 
 
+def _same_by_any_threads(fit: FitT) -> FitT:
+    """Fits with one thread of torch whatever is fitted in closed form.
+
+    Products of matrices are rounded as threads cut them, and a greedy step turns the last bit of a
+    value into another action. Networks gain too much by threads: runs keep their number.
+    """
+
+    @wraps(fit)
+    def fitted(self: Any, *args: Any, **how: Any) -> Any:
+        is_network = isinstance(self.config.model, EncoderNet | FrontierNet)
+        with nullcontext() if is_network else alone():
+            return fit(self, *args, **how)
+
+    return cast(FitT, fitted)
+
+
 @checked
 @dataclass(frozen=True)
 class BFTQ:
@@ -244,6 +264,7 @@ class BFTQ:
 
     config: BFTQConfig  # all settings
 
+    @_same_by_any_threads
     def fit(  # noqa: PLR0913
         self,
         batch: TransitionBatch,
@@ -300,6 +321,7 @@ class FTQ:
 
     config: FTQConfig  # all settings
 
+    @_same_by_any_threads
     def fit(  # noqa: PLR0913
         self,
         batch: TransitionBatch,
@@ -339,6 +361,7 @@ class LagrangianFTQ:
 
     config: LagrangianConfig  # all settings
 
+    @_same_by_any_threads
     def fit(  # noqa: PLR0913
         self,
         batch: TransitionBatch,

@@ -67,11 +67,9 @@ def hull_values(
             costs = rule.clipped(flat[:, 1])
             clouds: Any = (points.costs, points.rewards, costs, flat[:, 0])
             cheapest: Any = points.cheapest
-            n_threads = torch.get_num_threads()
             if costs.device.type == "cpu":  # numba is the faster one there
                 *clouds, budgets, cheapest = (t.numpy() for t in (*clouds, budgets, cheapest))
             found, n_infeasible = crossed_values(clouds[:2], clouds[2:], budgets, cheapest=cheapest)
-            torch.set_num_threads(n_threads)  # numba's threads become torch's
             return Values(torch.as_tensor(found), n_infeasible)
 
         return _checked(greedy, caution)

@@ -26,6 +26,7 @@ from torch import Tensor
 from bmdp.learn.fit import Fit, NextValues, Order, averager_of, bootstrap_targets, followed
 from bmdp.learn.rows import Log, NextStates, Portion, Reader, SetRows, Worth, on_device, valued
 from bmdp.models.regressor import Averager, Part, Sum, cover, plus
+from bmdp.workers import n_threads
 
 MEMORY = 2**29
 """Bytes of what is kept between passes that stay in memory; the rest is in a file."""
@@ -263,7 +264,7 @@ def _n_ahead(device: torch.device) -> int:
     """Threads that read ahead: one beside a CPU that has another core to compute with."""
     if device.type == "cuda":
         return min(_READERS, os.cpu_count() or 1)
-    return 1 if torch.get_num_threads() > 1 else 0
+    return 1 if n_threads() > 1 else 0
 
 
 class Passes:

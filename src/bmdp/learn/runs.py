@@ -68,6 +68,7 @@ from bmdp.storage import (
     discard_folder,
     locked,
     read_header,
+    sweep,
     write_text,
     written,
 )
@@ -470,10 +471,13 @@ class RunFolder:
     def note(self, record: RunRecord) -> None:
         """Adds a record."""
         row = _finite({"kind": record.kind, **record.as_dict()})
-        with (self.path / RECORDS).open("a") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with (self.path / RECORDS).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StoreError(f"{self.path / RECORDS} cannot be written: {error}.") from error
 
     def records(self) -> list[Row]:
         """All records."""
@@ -485,9 +489,8 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Takes away what a kill left: records of what was not kept, files half written."""
+        sweep(self.path, within=True)
         for place in (self.path, *self.path.glob("round-*")):
-            for left in (*place.glob(".*.new*"), *place.glob(f"{_FIT}/.*.new*")):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
             if (place / POLICY).exists():
                 shutil.rmtree(place / _FIT, ignore_errors=True)
         n_done = cache(self._n_done)  # it opens the files of a round

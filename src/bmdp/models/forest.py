@@ -51,7 +51,7 @@ from bmdp.models.regressor import (
     weighed,
     whole,
 )
-from bmdp.workers import in_threads
+from bmdp.workers import in_threads, n_threads
 
 LEAVES = (1, 3, 10, 30, 100)
 """Numbers of rows of a leaf to choose from; the first one only where rows repeat."""
@@ -474,7 +474,7 @@ def trees_of(
     how: dict[str, Any] = {"bootstrap": True, "max_samples": n_drawn, "min_samples_leaf": leaf}
     if weights is not None:  # a share, and a little less than it, as it is rounded
         how = {"min_weight_fraction_leaf": (leaf - 0.01) / total}
-    n_jobs = torch.get_num_threads() if len(rows) > _ALONE else None  # which changes nothing
+    n_jobs = n_threads() if len(rows) > _ALONE else None  # which changes nothing
     forest = ExtraTreesRegressor(n_trees, random_state=seed, n_jobs=n_jobs, **how)
     targets = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
     with warnings.catch_warnings():  # whose filters threads of scikit-learn may leave behind

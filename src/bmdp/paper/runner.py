@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -51,6 +50,7 @@ from bmdp.storage import (
     header_text,
     locked,
     read_header,
+    sweep,
     write_text,
 )
 from bmdp.workers import Died, run_jobs
@@ -262,6 +262,7 @@ class ExperimentFolder:
                 if not (target / SPEC).exists():  # else another process was faster
                     raise
         with cls(target).locked():
+            sweep(target, within=True)
             folder = cls(target)
             spec.require_same(folder.header, path)
             if folder.header["seeds"] != list(spec.seeds):
@@ -282,8 +283,7 @@ class ExperimentFolder:
         lock, place = self.path / _LOCKS / name.replace("/", "-"), self.path / name
         lock.parent.mkdir(exist_ok=True)
         with locked(lock, place, wait=wait):
-            for left in (*place.parent.glob(f".{place.name}-*"), *place.glob(".*.new*")):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            sweep(place, within=True)
             yield
 
 
