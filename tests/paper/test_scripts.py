@@ -3,27 +3,14 @@
 import json
 import re
 
-import gymnasium
 import numpy as np
 import pytest
 
 import bmdp
-from bmdp.envs import check_cost_env
 from bmdp.envs.two_way import KNOWN_CURVES, known_curve
 from bmdp.evaluation import measure_dial
 from bmdp.paper.results import evaluation_of
 from scripts import script
-
-
-def test_frontier_of_one_state_prints_its_table_and_draws(tmp_path, capsys):
-    picture = tmp_path / "frontier.png"
-    script("examples/frontier_of_one_state.py").main(["--budget", "0.3", "--out", str(picture)])
-    printed = capsys.readouterr().out
-    assert "wait, then pass     0.20    4.00  vertex     75.0%" in printed
-    assert "pass now            0.60    7.00  vertex     25.0%" in printed
-    assert "creep out           0.40    4.20  below" in printed
-    assert "budget 0.3 (TIGHT): expected cost 0.300, expected reward 4.750" in printed
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -234,29 +221,6 @@ def test_finite_problems_are_compared(tmp_path):
     assert rows["branches"]["coin"] == pytest.approx(2.75)
 
 
-def test_the_log_of_customers_has_named_states_and_all_that_learning_needs(tmp_path, capsys):
-    script("examples/customers.py").main(
-        ["--out", str(tmp_path / "log.parquet"), "--customers", "50"]
-    )
-    log = bmdp.TransitionBatch.from_parquet(tmp_path / "log.parquet")
-    assert log.state_names == ("days_since_purchase", "basket", "complaints")
-    assert (len(log), log.n_actions, log.terminal.sum()) == (200, 3, 50)
-    assert not (log.cost[log.action == 0]).any()
-    np.testing.assert_array_equal(log.next_state[0], log.state[1])
-    assert "episodes           50" in capsys.readouterr().out
-
-
-def test_examples_learn_without_a_setting(tmp_path, capsys, monkeypatch):
-    out = str(tmp_path / "log.parquet")
-    script("examples/customers.py").main(["--out", out, "--customers", "60", "--fit"])
-    assert "Learned from 240 transitions of 60 episodes" in capsys.readouterr().out
-    monkeypatch.syspath_prepend("examples")
-    lake = script("examples/frozen_lake.py")
-    lake.main(["--out", str(tmp_path / "lake"), "--episodes", "60"])
-    assert "Taken: table" in capsys.readouterr().out
-    assert bmdp.load_policy(tmp_path / "lake").budget_range[0] == 0.0
-
-
 def test_the_first_picture_plays_a_policy_its_certificate_and_four_rules(tmp_path, capsys):
     picture = tmp_path / "front.png"
     words = ["--out", str(picture), "--customers", "300", "--played", "3000"]
@@ -273,20 +237,6 @@ def test_the_first_picture_plays_a_policy_its_certificate_and_four_rules(tmp_pat
     assert list(rules) == ["the log (random)", "always nothing", "always mail", "always call"]
     assert rules["always nothing"] == 0.0 < rules["always mail"] < rules["always call"]
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_frozen_lake_costs_one_for_a_hole_and_pays_one_for_the_other_side():
-    script("examples/frozen_lake.py")
-    report = check_cost_env("FrozenLakeHoles-v0")
-    assert 'info["cost"] is a finite number at reset and at every step' in report.passed
-    env = gymnasium.make("FrozenLakeHoles-v0", is_slippery=False)
-    env.reset(seed=0)
-    *_, ended, _, info = [env.step(action) for action in (2, 1)][-1]  # right, down: a hole
-    assert (ended, info["cost"]) == (True, 1.0)
-    env.reset(seed=0)
-    steps = [env.step(action) for action in (1, 1, 2, 1, 2, 2)]  # around the holes
-    assert [step[4]["cost"] for step in steps] == [0.0] * 6
-    assert steps[-1][1] == 1.0
 
 
 @pytest.mark.slow
