@@ -714,3 +714,23 @@ def test_a_registered_dataclass_of_ones_own_is_stored_as_those_of_the_library(tm
 
     Doubled(RANDOM, ("one", "two")).save(tmp_path / "policy")
     assert bmdp.load_policy(tmp_path / "policy") == Doubled(RANDOM, ("one", "two"))
+
+
+KINDS = """
+import importlib, pkgutil
+import bmdp
+import bmdp.policies.policy as policy
+from bmdp import storage
+for module in ("bmdp.policies", *policy._OTHER_KINDS):
+    importlib.import_module(module)
+known = {*storage._KINDS, *storage._RESTORERS}
+for found in pkgutil.walk_packages(bmdp.__path__, "bmdp."):
+    if found.name != "bmdp.models.descent_kernel":  # of Triton, which is there with CUDA alone
+        importlib.import_module(found.name)
+print(sorted({*storage._KINDS, *storage._RESTORERS} - known))
+"""
+
+
+def test_a_policy_is_loaded_whichever_module_has_its_kinds():
+    done = subprocess.run([sys.executable, "-c", KINDS], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
