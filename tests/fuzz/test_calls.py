@@ -14,19 +14,18 @@ def test_every_public_call_is_in_the_table():
     assert not set(calls.public_calls()) - set(calls.calls())
 
 
-REFUSED = "cannot be written as ONNX|has the episode form only"
-"""Why a policy has no such method, although all policies have its name."""
-
-
 @pytest.mark.parametrize("name", calls.calls())
 def test_calls_of_the_table_are_valid(name, tmp_path):
+    """But for forms that a kind of policy refuses, although all policies have their name."""
     here = calls._empty(tmp_path / "cases")
     function, given = calls.calls()[name](here)
     with calls._alone(here):
         try:
             function(**given)
         except PolicyError as error:
-            assert any(why in str(error) for why in REFUSED.split("|"))
+            said = str(error)
+            if "cannot be written as ONNX" not in said and "the episode form only" not in said:
+                raise
 
 
 @pytest.mark.parametrize(
