@@ -184,7 +184,7 @@ def _class_of(parts: tuple[Any, ...]) -> _Kind:
 
 
 def _of_class(cls: type[Any]) -> _Kind:
-    """An instance; of a protocol, what has two of its methods: which it needs, the call knows."""
+    """An instance; of a protocol, what has one of its methods: which it needs, the call knows."""
     name = f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__}"
     if not getattr(cls, "_is_protocol", False):
         return _Kind(name, lambda value: isinstance(value, cls))
@@ -197,8 +197,8 @@ def _of_class(cls: type[Any]) -> _Kind:
     ]
 
     def is_like_one(value: Any) -> bool:
-        n_found = sum(hasattr(value, part) for part in asked)
-        return not isinstance(value, type) and n_found >= min(2, len(asked))
+        is_plain = isinstance(value, type) or type(value).__module__ == "builtins"
+        return any(hasattr(value, part) for part in asked) and not is_plain
 
     return _Kind(name, is_like_one)
 
@@ -255,8 +255,8 @@ def _made(value: Any) -> Any:
 
 
 _TYPES = {
-    np.floating: (" of numbers", "fiub"),
-    np.float64: (" of numbers", "fiub"),
+    np.floating: (" of real numbers", "fiub"),
+    np.float64: (" of real numbers", "fiub"),
     np.integer: (" of whole numbers", "iub"),
     np.bool_: (" of truth values", "b"),
 }
@@ -265,7 +265,7 @@ _PLAIN: dict[Any, _Kind] = {
     Any: _ANY,
     object: _ANY,
     _Unseen: _ANY,
-    _ArrayLike: _Kind("an array of numbers", _is_array_like, DataError),
+    _ArrayLike: _Kind("an array of real numbers", _is_array_like, DataError),
     bool: _Kind("True or False", lambda value: isinstance(value, bool | np.bool_)),
     int: _Kind("a whole number", _is_whole),
     float: _Kind("a number", _is_real),

@@ -18,6 +18,7 @@ import inspect
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import warnings
@@ -1188,7 +1189,9 @@ def ended(name, argument, wrong, folder):
 
 def _takes_functions(function, argument):
     annotation = str(inspect.signature(function).parameters[argument].annotation)
-    return any(word in annotation for word in ("Callable", "On", "Cost", "Q", "Discretise", "Sums"))
+    return re.search(
+        r"\b(Callable|On[A-Z]\w+|CostOf|QFunction|Discretise|Sums|Deadline)\b", annotation
+    )
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import pytest
 
 from fuzz.__main__ import CAMPAIGNS, run_campaign
 
-SHORT = {"files": 150}
+SHORT = {"calls": 400, "files": 150}
 """Cases of a short run; 20 of others."""
 
 

@@ -363,7 +363,7 @@ def test_a_rule_from_the_cheapest_point_keeps_the_ends_of_costs():
         ([-0.1], ConfigError, r"must be from 0 on; got \[-0.1\]"),
         ([], ConfigError, "must be from 0 on"),
         ([np.inf], DataError, "must be finite"),
-        (1.0, DataError, "must be an array of numbers"),
+        (1.0, DataError, "must be an array of real numbers"),
         ([[1.0]], DataError, r"must have shape \[S\]"),
     ],
 )
