@@ -174,6 +174,9 @@ class Reader:
 
     def _script(self, snippet, words, variables, is_checked):
         path, *arguments = words
+        if path == "-c" and snippet.kind == "inline":
+            ast.parse(" ".join(arguments))
+            return False
         if re.search(r"\b[A-Z]{2,}\b", path):
             return False
         require(re.fullmatch(r"[\w/]+\.py", path), "no rule covers what python is to run.")

@@ -90,6 +90,7 @@ bmdp export policy \\
         "```console\n$ pip install -c constraints.txt '.[data]' torch\n$ make demo WORKERS=1\n```",
         "```\nexport A=1\ncd bmdp && python -m venv .venv\n```\n\n```text\nbmdp nothing\n```",
         "See `python benchmarks/NAME.py --out x`, which is one of many.",
+        "How long does `python -c pass` take?",
         "See `python benchmarks/finite.py --out x`, and `bmdp envs --help`.",
         "<!-- slow -->\n\n```\nbmdp envs\n```\n\n<!-- slow -->\n```python\n1 / 0\n```",
         "<!-- slow -->\n# A page\n\n```python\n1 / 0\n```",
