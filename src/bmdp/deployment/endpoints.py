@@ -186,6 +186,8 @@ def _first_error(errors: Sequence[Any]) -> str:
     if first["type"] == "json_invalid":
         why = first.get("ctx", {}).get("error", "it cannot be read")
         return f"the body must be JSON: {why}, at character {first['loc'][-1]}."
+    if first["type"] == "missing" and len(first["loc"]) == 1:  # an empty body, or null
+        return "the body must be a JSON object."
     place = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}"
         for part in first["loc"][1:]

@@ -196,7 +196,7 @@ def test_a_policy_that_cannot_go_on_from_a_state_is_not_served():
     ("content", "told"),
     [
         (b"{", "the body must be JSON: "),
-        (b"", "the body is missing."),
+        (b"", "the body must be a JSON object."),
         (b"\xff\xfe", "the body must be JSON: "),
         (b"[1]", "the body must be a JSON object."),
         (b"null", "the body must be a JSON object."),
