@@ -5,7 +5,6 @@ code 1 and one line; a run must then go on, once there is room, to the bytes of 
 """
 
 import ctypes
-import json
 import multiprocessing
 import os
 import random
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from fuzz import kills
 from small_logs import grid
-from training import content
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

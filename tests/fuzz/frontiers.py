@@ -128,7 +128,10 @@ def check(rng, costs, rewards, asked, *, is_ordinary):
             own[1][:] = frontier.reward_at(asked[i])
             require_same(found, own[:3], *own[3:], f"reward_at [{i}]")
     for i in some[:N_EXACT]:
-        exact = [np.array([float(v)]) for v in nested_program_exactly(*(v[i] for v in (costs, rewards, asked)))]
+        exact = [
+            np.array([float(v)])
+            for v in nested_program_exactly(*(v[i] for v in (costs, rewards, asked)))
+        ]
         own = [values[i : i + 1] for values in (*expected, costs, rewards)]
         assert abs(exact[1] - own[1]) <= TOLERANCE * abs(own[4]).max(), f"fractions [{i}]"
         assert exact[0] == own[0], f"fractions [{i}]"

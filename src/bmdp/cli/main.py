@@ -27,7 +27,6 @@ from bmdp.cli.serve import serve
 from bmdp.cli.solve import solve
 from bmdp.cli.watch import watch
 
-
 _OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
 _NO_MEMORY = ("can't allocate memory", "can't start new thread", "out of memory")  # of torch
 
