@@ -257,7 +257,8 @@ def _learn(
     from bmdp.learn.runs import train, train_from_data  # torch takes long to import
 
     named = None if columns is None else Columns.from_text(columns)
-    batch = load_batches(files, named) if files else None
+    with Progress("reading the log"):
+        batch = load_batches(files, named) if files else None
     with _in_place_of_old(out, force), _shown(out) as (progress, how["on_record"]):
         if batch is None:
             train(spec, out, **how)
