@@ -377,7 +377,7 @@ def _require_room(settings: Regressor, sizes: Sizes, room: int) -> None:
 
 
 def _n_numbers_of(settings: Regressor, sizes: Sizes) -> int:
-    """How many numbers an empty model has; 0 if that cannot be said without making it."""
+    """Number of numbers of an empty model; 0 if that cannot be said without making it."""
     try:
         with torch.device("meta"):
             return sum(tensor.numel() for tensor in settings.empty(sizes).state_dict().values())
