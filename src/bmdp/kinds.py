@@ -47,12 +47,13 @@ def checked(target: T) -> T:
     bmdp.errors.ConfigError: number must be a number; got '3'.
     """
     if not isinstance(target, type):
-        return _checked_function(target)
+        function: T = _checked_function(target)
+        return function
     for name, member in list(vars(target).items()):
         is_static = isinstance(member, staticmethod | classmethod)
-        function = member.__func__ if is_static else member
-        if isfunction(function) and (name == "__init__" or not name.startswith("_")):
-            made = _checked_function(function)
+        inner = member.__func__ if is_static else member
+        if isfunction(inner) and (name == "__init__" or not name.startswith("_")):
+            made = _checked_function(inner)
             setattr(target, name, type(member)(made) if is_static else made)
     return target
 
@@ -197,7 +198,8 @@ def _of_class(cls: type[Any]) -> _Kind:
     ]
 
     def is_like_one(value: Any) -> bool:
-        is_plain = isinstance(value, type) or type(value).__module__ == "builtins"
+        home = type(value).__module__.partition(".")[0]
+        is_plain = isinstance(value, type) or home in ("builtins", "numpy", "torch")
         return any(hasattr(value, part) for part in asked) and not is_plain
 
     return _Kind(name, is_like_one)

@@ -4,7 +4,7 @@ import pytest
 
 from fuzz.__main__ import CAMPAIGNS, run_campaign
 
-SHORT = {"calls": 400}
+SHORT = {"calls": 100}
 """Cases of a short run; 20 of others."""
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.checks import told
+from bmdp.errors import DataError
 from bmdp.kinds import checked
 
 
@@ -127,7 +129,18 @@ class Fitted:
 
     @classmethod
     def from_dict(cls, found: dict[str, Any], policy: Any) -> Fitted:
-        """Returns what `as_dict` told, with its policy."""
+        """Returns what `as_dict` told, with its policy.
+
+        Raises:
+            DataError: if it is something else.
+        """
+        try:
+            return cls._from_dict(found, policy)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise DataError(f"found must be what as_dict returned; got {told(found)}.") from error
+
+    @classmethod
+    def _from_dict(cls, found: dict[str, Any], policy: Any) -> Fitted:
         columns: dict[str, Any] = {
             name: np.array(value, np.float64) if isinstance(value, list) else value
             for name, value in found["forecast"].items()
