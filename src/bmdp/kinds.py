@@ -59,7 +59,7 @@ def checked(target: T) -> T:
 
 
 class _Kind(NamedTuple):
-    """What an annotation asks for."""
+    """A kind of argument, as an annotation says it."""
 
     says: str  # after "must be"
     holds: Callable[[Any], bool]  # of a value
@@ -83,7 +83,7 @@ def _checked_function(function: Any) -> Any:
 
     @cache
     def kinds() -> dict[str, _Kind]:
-        """What is asked of each argument, of those of which something is."""
+        """Kinds of the arguments, of those that have one."""
         hints = get_type_hints(function, localns=_Names(function.__module__))
         found = {name: _kind(hint) for name, hint in hints.items() if name in parameters}
         return {name: kind for name, kind in found.items() if kind is not _ANY}
@@ -117,18 +117,18 @@ class _Names(dict[str, Any]):
 
 
 class _ArrayLike:
-    """What numpy makes an array of numbers of, a single one too."""
+    """Numbers of which numpy makes an array, a single one too."""
 
 
 class _Unseen:
-    """What is imported for type checkers alone: not checked."""
+    """A name that is imported for type checkers alone: not checked."""
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls
 
 
 def _kind(annotation: Any) -> _Kind:
-    """What an annotation asks for."""
+    """A kind of argument, as an annotation says it."""
     if isinstance(annotation, TypeVar):
         annotation = annotation.__bound__ or Any
     origin = get_origin(annotation) or annotation

@@ -13,7 +13,17 @@ SOURCE = Path(bmdp.__file__).parent
 
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
-    ("errors", "arrays", "checks", "randomness", "storage", "workers", "cluster", "settings"),
+    (
+        "errors",
+        "arrays",
+        "checks",
+        "kinds",
+        "randomness",
+        "storage",
+        "workers",
+        "cluster",
+        "settings",
+    ),
     ("frontier",),
     ("policies",),
     ("exact",),
