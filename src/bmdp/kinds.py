@@ -47,18 +47,19 @@ def checked(target: T) -> T:
     bmdp.errors.ConfigError: number must be a number; got '3'.
     """
     if not isinstance(target, type):
-        return _checked_function(target)
+        function: T = _checked_function(target)
+        return function
     for name, member in list(vars(target).items()):
         is_static = isinstance(member, staticmethod | classmethod)
-        function = member.__func__ if is_static else member
-        if isfunction(function) and (name == "__init__" or not name.startswith("_")):
-            made = _checked_function(function)
+        inner = member.__func__ if is_static else member
+        if isfunction(inner) and (name == "__init__" or not name.startswith("_")):
+            made = _checked_function(inner)
             setattr(target, name, type(member)(made) if is_static else made)
     return target
 
 
 class _Kind(NamedTuple):
-    """What an annotation asks for."""
+    """A kind of argument, as an annotation says it."""
 
     says: str  # after "must be"
     holds: Callable[[Any], bool]  # of a value
@@ -82,7 +83,7 @@ def _checked_function(function: Any) -> Any:
 
     @cache
     def kinds() -> dict[str, _Kind]:
-        """What is asked of each argument, of those of which something is."""
+        """Kinds of the arguments, of those that have one."""
         hints = get_type_hints(function, localns=_Names(function.__module__))
         found = {name: _kind(hint) for name, hint in hints.items() if name in parameters}
         return {name: kind for name, kind in found.items() if kind is not _ANY}
@@ -116,18 +117,18 @@ class _Names(dict[str, Any]):
 
 
 class _ArrayLike:
-    """What numpy makes an array of numbers of, a single one too."""
+    """Numbers of which numpy makes an array, a single one too."""
 
 
 class _Unseen:
-    """What is imported for type checkers alone: not checked."""
+    """A name that is imported for type checkers alone: not checked."""
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls
 
 
 def _kind(annotation: Any) -> _Kind:
-    """What an annotation asks for."""
+    """A kind of argument, as an annotation says it."""
     if isinstance(annotation, TypeVar):
         annotation = annotation.__bound__ or Any
     origin = get_origin(annotation) or annotation
@@ -197,7 +198,8 @@ def _of_class(cls: type[Any]) -> _Kind:
     ]
 
     def is_like_one(value: Any) -> bool:
-        is_plain = isinstance(value, type) or type(value).__module__ == "builtins"
+        home = type(value).__module__.partition(".")[0]
+        is_plain = isinstance(value, type) or home in ("builtins", "numpy", "torch")
         return any(hasattr(value, part) for part in asked) and not is_plain
 
     return _Kind(name, is_like_one)

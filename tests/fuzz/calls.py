@@ -16,6 +16,7 @@ import fractions
 import functools
 import inspect
 import io
+import itertools
 import json
 import os
 import re
@@ -1128,19 +1129,32 @@ def settings():
 
 
 def cases(seed, folder):
-    """All arguments and settings with all wrong values, in random order; then all over again."""
+    """All arguments and settings with all wrong values, in random order; then all over again.
+
+    Calls take turns, so that a short run needs few of them.
+    """
     folder, some = folder.resolve(), np.random.default_rng(seed)
-    every = [
-        (ended, name, argument, wrong)
-        for name in calls()
-        for argument in arguments(name, folder)
-        for wrong in WRONG
-    ]
-    every += [(set_ended, *setting, text) for setting in settings() for text in TEXTS]
     while True:
-        for i in some.permutation(len(every)):
-            how, *case = every[i]
-            yield how(*case, folder)
+        going = [_cases_of(name, some, folder) for name in calls()]
+        going += [_cases_of(setting, some, folder) for setting in settings()]
+        while going:
+            some.shuffle(going)
+            for one in list(going):
+                try:
+                    yield next(one)
+                except StopIteration:
+                    going.remove(one)
+
+
+def _cases_of(call, some, folder):
+    """All cases of a call by its name, or of a setting, in random order."""
+    if isinstance(call, str):
+        how, pairs = ended, itertools.product([call], arguments(call, folder), WRONG)
+    else:
+        how, pairs = set_ended, ((*call, text) for text in TEXTS)
+    every = list(pairs)
+    for i in some.permutation(len(every)):
+        yield how(*every[i], folder)
 
 
 def set_ended(first, path, text, folder):

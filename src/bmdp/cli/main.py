@@ -49,6 +49,7 @@ def verb(name: str) -> Any:
     alone.command(name, help=line)(getattr(import_module(f"bmdp.cli.{asked}"), asked))
     return typer.main.get_command(alone)
 
+
 _OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
 _NO_MEMORY = (  # of torch, and of a library that is loaded
     *("can't allocate memory", "can't start new thread", "out of memory"),

@@ -428,11 +428,7 @@ class Encoder:
         if isinstance(held, np.ndarray):
             return held
         n_rows = len(next(iter(held.values()))[0])
-        going = (
-            np.ones(n_rows, np.bool_)
-            if skipped is None
-            else ~np.asarray(skipped, np.bool_).reshape(-1)
-        )
+        going = np.ones(n_rows, np.bool_) if skipped is None else ~ended_episodes(skipped, n_rows)
         if len(going) != n_rows:
             raise DataError(f"states must have shape [{len(going)}, ...]; got {n_rows} rows.")
         parts = []
