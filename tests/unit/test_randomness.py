@@ -71,7 +71,7 @@ def test_seeds_are_whole_numbers(seed):
 
 @pytest.mark.parametrize("episodes", [[-1], [0.5], [[0]]])
 def test_episodes_are_whole_numbers(episodes):
-    with pytest.raises(BmdpError, match="episodes must be (an array of )?whole numbers"):
+    with pytest.raises(BmdpError, match=r"episodes must be (an array of )?whole numbers"):
         EpisodeStreams((0, 0), np.array(episodes))
 
 
