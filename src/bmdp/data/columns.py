@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import real_array
+from bmdp.arrays import any_array, real_array
 from bmdp.checks import nearest
 from bmdp.data import checks
 from bmdp.data.episodes import counted_steps, following_states, numbered_by_ends, rows_follow
@@ -168,9 +168,9 @@ def fields_of(
     where = chosen_columns(table, columns)
     found: dict[str, Any] = {field: _loaded(field, table, where[field]) for field in where}
     if discretise is not None:
-        found["action"] = _discretised(checks.any_array("action", found["action"]), discretise)
+        found["action"] = _discretised(any_array("action", found["action"]), discretise)
     if "episode" in found:
-        found["episode"] = _numbered_names(checks.any_array("episode", found["episode"]))
+        found["episode"] = _numbered_names(any_array("episode", found["episode"]))
     if not table.is_complete:
         found = _completed(found)
     return found | {
@@ -209,7 +209,7 @@ def _completed(found: dict[str, Any]) -> dict[str, Any]:
     """Adds episodes, next states and steps that are not known, where they follow from the rest."""
     state = checks.states("state", found["state"])
     terminal = checks.flags("terminal", found["terminal"])
-    shapes = {checks.any_array(name, values).shape[:1] for name, values in found.items()}
+    shapes = {any_array(name, values).shape[:1] for name, values in found.items()}
     if shapes != {(len(state),)} or not len(state):
         return {"next_state": state} | found  # the batch says what is wrong
     ended = terminal | checks.flags("truncated", found.get("truncated", np.zeros(len(terminal))))

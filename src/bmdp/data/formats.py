@@ -27,7 +27,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bmdp.data.checks import any_array, require_rows
+from bmdp.arrays import any_array
+from bmdp.data.checks import require_rows
 from bmdp.data.columns import LogTable
 from bmdp.errors import DataError, MissingDependency, StoreError
 from bmdp.storage import written
