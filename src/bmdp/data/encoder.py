@@ -39,6 +39,7 @@ from bmdp.policies.policy import (
     Policy,
     Randomness,
     Tracker,
+    ended_episodes,
 )
 from bmdp.policies.state import STATE_FORMAT, StateReader, resumed, state_of
 from bmdp.storage import storable
