@@ -76,7 +76,7 @@ class EpisodeStreams:
         """
         try:
             return cls(stream_key(seed, name), np.fromiter(episodes, np.int64))
-        except (OverflowError, TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError, np.ma.MaskError) as error:
             raise DataError(f"episodes must be whole numbers of 64 bits: {error}.") from error
 
     @classmethod

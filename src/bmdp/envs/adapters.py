@@ -104,8 +104,8 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode, at cost 0."""
-        super().reset(seed=seed)
         require_seed(seed)
+        super().reset(seed=seed)
         observation, info = self.env.reset(seed=seed, options=options)
         self._n_steps = 0
         return observation, {**info, "cost": 0.0}
