@@ -398,6 +398,7 @@ def _results():
             {name: np.zeros(1) for name in ("budgets", "reward", "cost")}
             | {"n_episodes": 4, "n_transitions": 8},
         ),
+        "bmdp.data.customers": lambda _: (data.customers, {"n_customers": 5, "seed": 0}),
         "bmdp.data.BatchSummary": lambda _: (data.BatchSummary, fields_of(log().summary())),
         "bmdp.data.EncodedLog": lambda _: (data.EncodedLog, {"batch": log()}),
         "bmdp.data.StoredLog": lambda folder: (
@@ -446,9 +447,10 @@ def _results():
             | {"members": np.ones((1, 2), bool), "outcomes": np.zeros((2, 4))}
             | {"sizes": models.Sizes(1, 1, 2, 1, (0.0, 1.0))},
         ),
-        "bmdp.models.Support": lambda _: (
-            models.Support,
-            {"model": learned().q_function.model, "counts": np.ones((2, 2)), "least": 1.0},
+        "bmdp.models.Support": lambda _: (models.Support, support()),
+        "bmdp.models.Support.fits": lambda _: (
+            models.Support(**support()).fits,
+            {"n_numbers": 2, "n_actions": 2},
         ),
         "bmdp.evaluation.DialReport": lambda _: (
             evaluation.DialReport,
@@ -698,6 +700,13 @@ def _batch_calls():
             {"source": on_disk(folder, "log.parquet"), "folder": folder / "stored"},
         ),
     }
+
+
+def support():
+    """Arguments of a `Support`."""
+    states, seen = np.array([[0.0], [1.0]]), np.array([0, 1])
+    given = models.Support.of(states, seen, seen, 2, least=1.0, is_table=True)
+    return {"model": given.model, "counts": given.counts, "least": 1.0}
 
 
 def bins():
