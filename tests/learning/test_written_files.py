@@ -61,7 +61,7 @@ def version_in(path):
         return json.loads(pyarrow.parquet.read_schema(path).metadata[b"bmdp"])["bmdp"]
     if path.suffix == ".hdf5":
         with h5py.File(path) as file:
-            return file.attrs["bmdp"]
+            return file.attrs["bmdp"].decode()
     if path.suffix == ".safetensors":
         with safe_open(path, "np") as file:
             return (file.metadata() or {}).get("bmdp")
