@@ -107,7 +107,8 @@ class Frontier:
         lower = (np.searchsorted(self.costs, budgets, "right") - 1).clip(0)
         upper = (lower + 1).clip(max=len(self) - 1)
         run = np.where(upper > lower, self.costs[upper] - self.costs[lower], 1)
-        share = ((np.minimum(budgets, self.costs[-1]) - self.costs[lower]) / run).clip(0, 1)
+        within = budgets.clip(self.costs[0], self.costs[-1])
+        share = ((within - self.costs[lower]) / run).clip(0, 1)
         rewards = self.rewards[lower] + share * (self.rewards[upper] - self.rewards[lower])
         rewards = np.where(budgets < self.costs[0], -np.inf, rewards)
         return float(rewards) if np.ndim(cost) == 0 else rewards

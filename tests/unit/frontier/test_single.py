@@ -153,6 +153,11 @@ def test_mixtures_solve_the_nested_program_at_all_scales(dtype, data):
     assert abs(Fraction(mixture.reward) - reward) <= 8 * np.finfo(float).eps * abs(rewards).max()
 
 
+def test_costs_far_off_the_frontier_overflow_nothing():
+    frontier = upper_frontier([0.0, 0.5], [1.0, 3.0])
+    assert frontier.reward_at(np.array([-1e308, 1e308])).tolist() == [-np.inf, 3.0]
+
+
 def test_the_reward_at_a_cost_is_that_of_the_best_mixture():
     frontier = Frontier(np.array([0.0, 1.0]), np.array([0.0, 10.0]))
     assert frontier.reward_at(0.25) == 2.5
