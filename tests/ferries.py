@@ -10,6 +10,7 @@ import bmdp
 from bmdp.data import TransitionBatch
 from bmdp.learn import BFTQConfig, EnvConfig, Exploration, TrainingSpec, train, train_from_data
 from bmdp.models import TableModel
+from bmdp.storage import header_text
 
 ENV = "tests/Ferry-v0"
 LEARNER = BFTQConfig(gamma=1.0, budget_range=(0.0, 0.6), n_budgets=7, model=TableModel())
@@ -67,7 +68,9 @@ def explored(folder, env=None, on_record=None, **changes):
 def retold(folder, **changes):
     """A run whose spec.json says something else."""
     path = folder / "spec.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    header = json.loads(path.read_text()) | changes
+    header.pop("checksum", None)
+    path.write_text(header_text(header))
     return folder
 
 

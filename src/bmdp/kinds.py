@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, isfunction, signature
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -47,23 +56,32 @@ def checked(target: T) -> T:
     bmdp.errors.ConfigError: number must be a number; got '3'.
     """
     if not isinstance(target, type):
-        return _checked_function(target)
+        function: T = _checked_function(target)
+        return function
     for name, member in list(vars(target).items()):
         is_static = isinstance(member, staticmethod | classmethod)
-        function = member.__func__ if is_static else member
-        if isfunction(function) and (name == "__init__" or not name.startswith("_")):
-            made = _checked_function(function)
+        inner = member.__func__ if is_static else member
+        if isfunction(inner) and (name == "__init__" or not name.startswith("_")):
+            made = _checked_function(inner)
             setattr(target, name, type(member)(made) if is_static else made)
     return target
 
 
 class _Kind(NamedTuple):
-    """What an annotation asks for."""
+    """A kind of argument, as an annotation says it."""
 
     says: str  # after "must be"
     holds: Callable[[Any], bool]  # of a value
     error: type[BmdpError] = ConfigError
     made: Callable[[Any], Any] = lambda value: value  # what is handed on of a value
+    types: frozenset[type] = frozenset()  # whose values are all of this kind, as they are
+    arrays: str = ""  # the same, of arrays with axes: codes of their types
+
+    def is_sure(self, value: Any) -> bool:
+        """Whether a value needs no closer look, as nearly all in a loop over decisions."""
+        if type(value) is np.ndarray:
+            return value.ndim > 0 and value.dtype.kind in self.arrays
+        return type(value) in self.types
 
     def taken(self, name: str, value: Any) -> Any:
         """Returns a value of this kind; raises if it is of another one."""
@@ -81,23 +99,24 @@ def _checked_function(function: Any) -> Any:
     names = [name for name, p in parameters.items() if p.kind != Parameter.KEYWORD_ONLY]
 
     @cache
-    def kinds() -> dict[str, _Kind]:
-        """What is asked of each argument, of those of which something is."""
+    def kinds() -> tuple[list[_Kind], dict[str, _Kind]]:
+        """Kinds of the arguments in their order, and of all by name."""
         hints = get_type_hints(function, localns=_Names(function.__module__))
-        found = {name: _kind(hint) for name, hint in hints.items() if name in parameters}
-        return {name: kind for name, kind in found.items() if kind is not _ANY}
+        by_name = {name: _kind(hints.get(name, Any)) for name in parameters}
+        return [by_name[name] for name in names], by_name
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        asked = kinds()
-        taken = [
-            asked[name].taken(name, value) if name in asked else value
-            for name, value in zip(names, args, strict=False)
-        ]
+        in_order, by_name = kinds()
+        taken = list(args)
+        for i, (kind, value) in enumerate(zip(in_order, args, strict=False)):
+            if kind is not _ANY and not kind.is_sure(value):
+                taken[i] = kind.taken(names[i], value)
         for name, value in named.items():
-            if name in asked:
-                named[name] = asked[name].taken(name, value)
-        return function(*taken, *args[len(taken) :], **named)
+            kind = by_name.get(name, _ANY)
+            if kind is not _ANY and not kind.is_sure(value):
+                named[name] = kind.taken(name, value)
+        return function(*taken, **named)
 
     return call
 
@@ -116,18 +135,18 @@ class _Names(dict[str, Any]):
 
 
 class _ArrayLike:
-    """What numpy makes an array of numbers of, a single one too."""
+    """Numbers of which numpy makes an array, a single one too."""
 
 
 class _Unseen:
-    """What is imported for type checkers alone: not checked."""
+    """A name that is imported for type checkers alone: not checked."""
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls
 
 
 def _kind(annotation: Any) -> _Kind:
-    """What an annotation asks for."""
+    """A kind of argument, as an annotation says it."""
     if isinstance(annotation, TypeVar):
         annotation = annotation.__bound__ or Any
     origin = get_origin(annotation) or annotation
@@ -148,7 +167,9 @@ def _either(options: tuple[Any, ...]) -> _Kind:
     def made(value: Any) -> Any:
         return next(k for k in kinds if k.holds(value)).made(value)
 
-    return _Kind(says, lambda value: any(k.holds(value) for k in kinds), error, made)
+    types = frozenset[type]().union(*(k.types for k in kinds))
+    arrays = "" if any(k.made is _as_tuple for k in kinds) else "".join(k.arrays for k in kinds)
+    return _Kind(says, lambda value: any(k.holds(value) for k in kinds), error, made, types, arrays)
 
 
 def _one_of(words: tuple[Any, ...]) -> _Kind:
@@ -187,7 +208,7 @@ def _of_class(cls: type[Any]) -> _Kind:
     """An instance; of a protocol, what has one of its methods: which it needs, the call knows."""
     name = f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__}"
     if not getattr(cls, "_is_protocol", False):
-        return _Kind(name, lambda value: isinstance(value, cls))
+        return _Kind(name, lambda value: isinstance(value, cls), types=frozenset([cls]))
     asked = [
         part
         for home in cls.__mro__
@@ -197,7 +218,8 @@ def _of_class(cls: type[Any]) -> _Kind:
     ]
 
     def is_like_one(value: Any) -> bool:
-        is_plain = isinstance(value, type) or type(value).__module__ == "builtins"
+        home = type(value).__module__.partition(".")[0]
+        is_plain = isinstance(value, type) or home in ("builtins", "numpy", "torch")
         return any(hasattr(value, part) for part in asked) and not is_plain
 
     return _Kind(name, is_like_one)
@@ -228,7 +250,7 @@ def _array_of(parts: tuple[Any, ...]) -> _Kind:
         is_right = array is not None and array.ndim > 0
         return is_right and (not types or array.dtype.kind in types or not array.size)
 
-    return _Kind(f"an array{name}", is_one, DataError, _as_array)
+    return _Kind(f"an array{name}", is_one, DataError, _as_array, arrays=types)
 
 
 def _as_array(value: Any) -> Any:
@@ -265,12 +287,14 @@ _PLAIN: dict[Any, _Kind] = {
     Any: _ANY,
     object: _ANY,
     _Unseen: _ANY,
-    _ArrayLike: _Kind("an array of real numbers", _is_array_like, DataError),
-    bool: _Kind("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    _ArrayLike: _Kind("an array of real numbers", _is_array_like, DataError, arrays="fiub"),
+    bool: _Kind(
+        "True or False", lambda value: isinstance(value, bool | np.bool_), types=frozenset([bool])
+    ),
     int: _Kind("a whole number", _is_whole),
-    float: _Kind("a number", _is_real),
+    float: _Kind("a number", _is_real, types=frozenset([float])),
     str: _Kind("text", lambda value: isinstance(value, str) and "\0" not in value),
-    NoneType: _Kind("None", lambda value: value is None),
+    NoneType: _Kind("None", lambda value: value is None, types=frozenset([NoneType])),
     Callable: _Kind("a function", callable),
     Mapping: _Kind("a mapping", lambda value: isinstance(value, Mapping)),
     Iterable: _Kind(

@@ -19,7 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from bmdp.arrays import IntArray, read_only
-from bmdp.errors import ConfigError
+from bmdp.checks import require_count
+from bmdp.errors import ConfigError, DataError
 from bmdp.kinds import checked
 
 UInt64Array = NDArray[np.uint64]
@@ -73,7 +74,10 @@ class EpisodeStreams:
         >>> bool(both[1, 0] == second[0, 0])
         True
         """
-        return cls(stream_key(seed, name), np.fromiter(episodes, np.int64))
+        try:
+            return cls(stream_key(seed, name), np.fromiter(episodes, np.int64))
+        except (OverflowError, TypeError, ValueError, np.ma.MaskError) as error:
+            raise DataError(f"episodes must be whole numbers of 64 bits: {error}.") from error
 
     @classmethod
     def from_generator(cls, rng: np.random.Generator, n_episodes: int) -> EpisodeStreams:
@@ -86,7 +90,10 @@ class EpisodeStreams:
 
     def take(self, rows: NDArray[Any]) -> EpisodeStreams:
         """Returns the streams of some of the episodes, chosen by position or mask."""
-        return EpisodeStreams(self.key, self.episodes[rows])
+        try:
+            return EpisodeStreams(self.key, self.episodes[rows])
+        except IndexError as error:
+            raise DataError(f"rows must be positions of episodes, or a mask: {error}.") from error
 
     def child(self, name: str) -> EpisodeStreams:
         """Returns streams of the same episodes, independent of these and of other children."""
@@ -94,7 +101,13 @@ class EpisodeStreams:
 
     def uniforms(self, step: int | IntArray, n_draws: int) -> NDArray[np.float64]:
         """Returns the numbers of a step, uniform in [0, 1), `[N, n_draws]`; steps may be `[N]`."""
-        steps = np.broadcast_to(np.asarray(step, np.int64), self.episodes.shape)
+        require_count("n_draws", n_draws, 0)
+        try:
+            steps = np.broadcast_to(np.asarray(step, np.int64), self.episodes.shape)
+        except (OverflowError, ValueError) as error:
+            raise DataError(
+                f"step must be whole numbers of 64 bits, one or [N]: {error}."
+            ) from error
         numbers = np.empty((len(self), n_draws))
         _fill(np.array(self.key, np.uint64), steps, self.episodes.astype(np.int64), numbers)
         return numbers

@@ -10,14 +10,15 @@ that are known: nothing in a file is executed. A class that is not the library's
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -137,6 +138,74 @@ def change(owner: T, keys: list[str], value: Any, where: str = "", annotation: A
         new = read(hints[key], value, here)
     changed: T = _checked(lambda: replace(owner, **{key: new}), hints, where)  # type: ignore[type-var]
     return changed
+
+
+class Told(NamedTuple):
+    """A setting, as a user reads of it."""
+
+    path: str  # such as learner.gamma
+    type: str
+    value: str  # that it has now
+    about: str  # a sentence
+
+
+def told(owner: Any, where: str = "") -> Iterator[Told]:
+    """Gives all settings of an owner, and inside of it, with what its docstring says of them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Walk:
+    ...     '''A walk.
+    ...
+    ...     Args:
+    ...         steps: number of them. At least 1.
+    ...     '''
+    ...     steps: int | None = 3
+    >>> [tuple(one) for one in told(Walk())]
+    [('steps', 'whole number or null', '3', 'number of them')]
+    """
+    lines = told_arguments(type(owner))
+    for name, hint in _hints(type(owner)).items():
+        path, value, known = _join(where, name), getattr(owner, name), _classes(hint)
+        shown = type(value).__name__ if known and value is not None else _as_json(value)
+        yield Told(path, " or ".join(known) or type_in_words(hint), shown, lines.get(name, ""))
+        if known and value is not None:
+            yield from told(value, path)
+
+
+def told_arguments(cls: type[Any]) -> dict[str, str]:
+    """The first sentence about each argument in the docstring of a class."""
+    found: dict[str, str] = {}
+    part = inspect.cleandoc(cls.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    name = ""
+    for line in part.splitlines():
+        if line.startswith("    ") and not line.startswith("     "):
+            name, _, line = line.strip().partition(": ")
+        if name:
+            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    return {name: text.partition(". ")[0].rstrip(".") for name, text in found.items()}
+
+
+def type_in_words(hint: Any) -> str:
+    """A type, as a user of JSON knows it.
+
+    >>> type_in_words(tuple[float, ...]), type_in_words(bool | None)
+    ('list of number', 'true or false or null')
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(str, parts))
+    if origin in (Union, UnionType):
+        return " or ".join(map(type_in_words, parts))
+    if origin is tuple:
+        inner = dict.fromkeys(type_in_words(part) for part in parts if part is not Ellipsis)
+        return f"list of {', '.join(inner)}"
+    words = {int: "whole number", float: "number", bool: "true or false", str: "word"}
+    return words.get(hint, "null" if hint is NoneType else "settings by name")
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(plain(value))
 
 
 def unknown(owner: str, name: str, known: Mapping[str, str], hint: str = "") -> ConfigError:

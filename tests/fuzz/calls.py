@@ -16,6 +16,7 @@ import fractions
 import functools
 import inspect
 import io
+import itertools
 import json
 import os
 import re
@@ -397,6 +398,7 @@ def _results():
             {name: np.zeros(1) for name in ("budgets", "reward", "cost")}
             | {"n_episodes": 4, "n_transitions": 8},
         ),
+        "bmdp.data.customers": lambda _: (data.customers, {"n_customers": 5, "seed": 0}),
         "bmdp.data.BatchSummary": lambda _: (data.BatchSummary, fields_of(log().summary())),
         "bmdp.data.EncodedLog": lambda _: (data.EncodedLog, {"batch": log()}),
         "bmdp.data.StoredLog": lambda folder: (
@@ -445,9 +447,10 @@ def _results():
             | {"members": np.ones((1, 2), bool), "outcomes": np.zeros((2, 4))}
             | {"sizes": models.Sizes(1, 1, 2, 1, (0.0, 1.0))},
         ),
-        "bmdp.models.Support": lambda _: (
-            models.Support,
-            {"model": learned().q_function.model, "counts": np.ones((2, 2)), "least": 1.0},
+        "bmdp.models.Support": lambda _: (models.Support, support()),
+        "bmdp.models.Support.fits": lambda _: (
+            models.Support(**support()).fits,
+            {"n_numbers": 2, "n_actions": 2},
         ),
         "bmdp.evaluation.DialReport": lambda _: (
             evaluation.DialReport,
@@ -697,6 +700,13 @@ def _batch_calls():
             {"source": on_disk(folder, "log.parquet"), "folder": folder / "stored"},
         ),
     }
+
+
+def support():
+    """Arguments of a `Support`."""
+    states, seen = np.array([[0.0], [1.0]]), np.array([0, 1])
+    given = models.Support.of(states, seen, seen, 2, least=1.0, is_table=True)
+    return {"model": given.model, "counts": given.counts, "least": 1.0}
 
 
 def bins():
@@ -1128,19 +1138,32 @@ def settings():
 
 
 def cases(seed, folder):
-    """All arguments and settings with all wrong values, in random order; then all over again."""
+    """All arguments and settings with all wrong values, in random order; then all over again.
+
+    Calls take turns, so that a short run needs few of them.
+    """
     folder, some = folder.resolve(), np.random.default_rng(seed)
-    every = [
-        (ended, name, argument, wrong)
-        for name in calls()
-        for argument in arguments(name, folder)
-        for wrong in WRONG
-    ]
-    every += [(set_ended, *setting, text) for setting in settings() for text in TEXTS]
     while True:
-        for i in some.permutation(len(every)):
-            how, *case = every[i]
-            yield how(*case, folder)
+        going = [_cases_of(name, some, folder) for name in calls()]
+        going += [_cases_of(setting, some, folder) for setting in settings()]
+        while going:
+            some.shuffle(going)
+            for one in list(going):
+                try:
+                    yield next(one)
+                except StopIteration:
+                    going.remove(one)
+
+
+def _cases_of(call, some, folder):
+    """All cases of a call by its name, or of a setting, in random order."""
+    if isinstance(call, str):
+        how, pairs = ended, itertools.product([call], arguments(call, folder), WRONG)
+    else:
+        how, pairs = set_ended, ((*call, text) for text in TEXTS)
+    every = list(pairs)
+    for i in some.permutation(len(every)):
+        yield how(*every[i], folder)
 
 
 def set_ended(first, path, text, folder):

@@ -27,7 +27,7 @@ def cases(seed, folder):
     """Yields the kind of each case, and how it ended."""
     rng = random.Random(seed)
     log, whole = folder / "log.npz", folder / "whole"
-    grid(60).to_npz(log)
+    grid(120).to_npz(log)
     code, said = ran(folder, ["fit", "--data", log, "--gamma", "0.9", "--out", whole])
     assert code == 0, said
     for number in range(10**9):
@@ -80,10 +80,19 @@ def _space(n_bytes):
     resource.setrlimit(resource.RLIMIT_AS, (used + n_bytes, used + n_bytes))
 
 
+def _mode(_):
+    """Lets modes of folders hold for root, too, by giving up what overrides them (Linux)."""
+    libc, head = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; the same for later ones
+    assert libc.capget(head, data) == 0
+    data[0] &= ~0b110
+    assert libc.capset(head, data) == 0
+
+
 PREPARED = {
     "file": lambda n: resource.setrlimit(resource.RLIMIT_FSIZE, (n, n)),
     "space": _space,
-    "user": os.setuid,
+    "mode": _mode,
 }
 
 
@@ -97,9 +106,12 @@ def one_line(code, said, *words):
         assert word in lines[0], f"{word!r} is not in {lines[0]!r}"
 
 
+WORKS = ("<jemalloc>", "fitting", "evaluating", "certifying", "report of", "writing", "exporting")
+
+
 def is_told(line):
     """Whether a line is no note and no progress."""
-    return not line.startswith(("note: ", "fitting: ", "evaluating: ", "picture: "))
+    return not line.startswith(("note: ", *WORKS))
 
 
 # Kinds
@@ -151,18 +163,13 @@ def mounted(disk, n_bytes, *, again=False):
 
 
 def read_only(rng, place, log, whole):
-    """A folder that may be read alone, by a user that is not root."""
+    """A folder that may be read alone."""
     shut = place / "shut"
     shut.mkdir()
     shut.chmod(0o555)
-    place.chmod(0o755)
     name = rng.choice(list(WRITERS))
-    is_root = os.getuid() == 0
-    for path in (place.parent, place.parent.parent, *whole.rglob("*"), whole, log):
-        if is_root:
-            path.chmod(path.stat().st_mode | 0o055)
-    prepare = [("user", 65534)] if is_root else []
-    code, said = ran(place, [*WRITERS[name](whole, log), shut / "made.npz"], prepare)
+    words = [*WRITERS[name](whole, log), shut / "made"]
+    code, said = ran(place, words, [("mode", None)])
     one_line(code, said, "Permission denied")
     assert not list(shut.iterdir())
     return f"one line by {name}"

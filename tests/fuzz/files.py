@@ -978,8 +978,8 @@ def _policies():
     actor.start(torch.Generator().manual_seed(0))
     found["actor"] = SampledActor(LearnedQ(actor, shown, taken, 1.0, 1.0)), seen
 
-    def table(*steps, n_heads=3):
-        return TabularQ(*rng.random((2, *steps, 2, 4, n_heads)))
+    def table(*steps, n_heads=3, kind=np.float64):
+        return TabularQ(*rng.random((2, *steps, 2, 4, n_heads)).astype(kind))
 
     states = np.array([0, 1, 1, 0])
     random = RandomBudgetedPolicy(2, 0.0, 1.0, "at_most")
@@ -1029,6 +1029,9 @@ def _policies():
         "hull table": (hull, states),
         "steps": (steps, states),
         "one step": (steps.at_step(3), states),
+        "single": (HullPolicy(table(kind=np.float32), [0.0, 0.5, 1.0]), states),
+        "single steps": (HullPolicy(table(5, kind=np.float32), [0.0, 0.5, 1.0]), states),
+        "single prices": (MultiplierPolicy(PriceDial(table(kind=np.float32), [2, 1, 0])), states),
         "dial": (dial, states),
         "priced": (PricedPolicy(table(n_heads=1), np.inf, high=2.5), states),
         "multiplier": (MultiplierPolicy(dial, -1.0, 2.0), states),

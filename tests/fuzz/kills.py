@@ -105,9 +105,9 @@ def experiment(folder):
 
 
 KINDS = {
+    "a run with settings": with_settings,
     "a fit of a log": fit_log,
     "a fit of an environment": fit_env,
-    "a run with settings": with_settings,
     "an experiment": experiment,
 }
 

@@ -13,7 +13,7 @@ from small_logs import grid, plane
 
 N_ROWS, N_STEPS = 50, 40  # episodes side by side, and steps between two looks
 N_THREADS = 8
-WARM = 10  # looks, before memory is compared
+WARM = 3  # looks, before memory is compared
 MOST_GROWTH = 32 * 2**20  # bytes
 
 

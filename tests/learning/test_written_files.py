@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from safetensors import safe_open
 
 import bmdp
-from bmdp import BmdpError, DataError, PeriodBudget, PolicyError, TransitionBatch
+import regressors
+from bmdp import BmdpError, DataError, PeriodBudget, PolicyError, StoreError, TransitionBatch
 from bmdp.data import StoredLog, load_batch
 from bmdp.deployment.decisions import DecisionLog, Promises
 from bmdp.exact.textbook import branches
-from bmdp.learn import BFTQConfig, Iterations, resume, train_from_data
+from bmdp.learn import Backward, BFTQConfig, Iterations, resume, train_from_data
 from bmdp.learn.auto import read_fitted
 from bmdp.learn.runs import RunFolder
 from bmdp.models import TableModel
@@ -59,7 +61,7 @@ def version_in(path):
         return json.loads(pyarrow.parquet.read_schema(path).metadata[b"bmdp"])["bmdp"]
     if path.suffix == ".hdf5":
         with h5py.File(path) as file:
-            return file.attrs["bmdp"]
+            return file.attrs["bmdp"].decode()
     if path.suffix == ".safetensors":
         with safe_open(path, "np") as file:
             return (file.metadata() or {}).get("bmdp")
@@ -167,3 +169,17 @@ def test_lines_of_a_service_say_their_format(tmp_path):
     Promises(gamma=0.9).add(first, rows)
     with pytest.raises(DataError, match=r"line 1, is of format 99, not 1: upgrade bmdp"):
         Promises(gamma=0.9).add(first, [rows[0] | {"format": 99}])
+
+
+def test_a_killed_run_that_lost_a_step_is_not_gone_on_with(tmp_path):
+    run = tmp_path / "run"
+    learner = replace(LEARNER, schedule=Backward())
+    with pytest.raises(Killed):
+        train_from_data(regressors.dice(), learner, run, seed=0, on_record=kill_after(3))
+    kept = sorted((run / "round-000" / "fit").iterdir())
+    assert len(kept) == 2
+    kept[1].unlink()  # of the last step, which was fitted first
+    with pytest.raises(StoreError, match=r"files of its steps are missing. Delete the folder fit/"):
+        resume(run)
+    shutil.rmtree(run / "round-000" / "fit")
+    assert resume(run).budget_range == (0.0, 1.0)

@@ -15,8 +15,8 @@ HEAVY = {"torch", "sklearn", "matplotlib", "highway_env", "pandas"}
 # First match wins. Each level may import from the levels above it in this list.
 LEVELS = [
     (
-        *("errors", "arrays", "later", "checks", "randomness", "storage", "workers", "cluster"),
-        "settings",
+        *("errors", "arrays", "later", "checks", "kinds", "randomness", "storage", "workers"),
+        *("cluster", "settings"),
     ),
     ("frontier",),
     ("policies",),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bmdp import ConfigError, EpisodeStreams
+from bmdp import BmdpError, ConfigError, EpisodeStreams
 from bmdp.randomness import named_generator, stream_key
 
 
@@ -71,7 +71,7 @@ def test_seeds_are_whole_numbers(seed):
 
 @pytest.mark.parametrize("episodes", [[-1], [0.5], [[0]]])
 def test_episodes_are_whole_numbers(episodes):
-    with pytest.raises(ConfigError, match="episodes must be whole numbers from 0 on"):
+    with pytest.raises(BmdpError, match=r"episodes must be (an array of )?whole numbers"):
         EpisodeStreams((0, 0), np.array(episodes))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 import bmdp
@@ -56,6 +57,7 @@ from bmdp.storage import (
     save_value,
     sealed,
     storable,
+    sweep,
     written,
 )
 
@@ -917,3 +919,53 @@ print(sorted({*storage._KINDS, *storage._RESTORERS} - known))
 def test_a_policy_is_loaded_whichever_module_has_its_kinds():
     done = subprocess.run([sys.executable, "-c", KINDS], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+# What killed processes left
+
+
+def left_beside(path, inside="new"):
+    """A folder in which a process that is gone was writing."""
+    place = path.with_name(f".{path.name}.x7.new")
+    (place / inside).mkdir(parents=True)
+    (place / inside / "notes").write_text("half")
+    return place
+
+
+def test_what_a_killed_process_left_is_swept_up_and_nothing_else(tmp_path):
+    for name in ("notes", "other", "run/inner"):
+        left_beside(tmp_path / name)
+    (tmp_path / ".hidden").write_text("mine")
+    (tmp_path / ".notes.mine.new").write_text("a file")
+    sweep(tmp_path / "notes")
+    assert {".other.x7.new", ".hidden", ".notes.mine.new", "run"} == set(os.listdir(tmp_path))
+    sweep(tmp_path / "run", within=True)
+    assert os.listdir(tmp_path / "run") == []
+
+
+def test_what_a_living_process_is_writing_stays(tmp_path):
+    with written(tmp_path / "notes") as new:
+        sweep(tmp_path / "notes")
+        sweep(tmp_path, within=True)
+        new.write_text("whole")
+    assert (tmp_path / "notes").read_text() == "whole"
+
+
+def test_a_folder_that_was_being_replaced_comes_back(tmp_path):
+    left_beside(tmp_path / "policy", "old")
+    sweep(tmp_path / "policy")
+    assert tree(tmp_path) == {Path("policy"): None, Path("policy/notes"): "half"}
+
+
+@pytest.mark.parametrize("save", [RANDOM.save, lambda path: create_folder(path, {})])
+def test_folders_are_swept_before_they_are_written(tmp_path, save):
+    left_beside(tmp_path / "made")
+    save(tmp_path / "made")
+    assert os.listdir(tmp_path) == ["made"]
+
+
+def test_a_disk_that_is_full_is_told_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("bmdp.storage.save_file", raises(SafetensorError("No space left")))
+    with pytest.raises(StoreError, match="policy cannot be written: No space left"):
+        RANDOM.save(tmp_path / "policy")
+    assert not os.listdir(tmp_path)

@@ -6,8 +6,9 @@ import sys
 import time
 
 import pytest
+import torch
 
-from bmdp.workers import Died, run_jobs
+from bmdp.workers import Died, alone, n_threads, run_jobs
 from jobs import divided, live_or_die, pid_of
 
 
@@ -90,3 +91,38 @@ def is_alive(pid):
             return file.read().split(")")[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_alone_torch_has_one_thread_and_loops_have_as_many_as_before():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with alone():
+            with alone():
+                assert (torch.get_num_threads(), n_threads()) == (1, 3)
+            assert (torch.get_num_threads(), n_threads()) == (1, 3)
+        assert (torch.get_num_threads(), n_threads()) == (3, 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+THREADS = """
+import numpy as np, torch
+from bmdp.frontier import kernels, frontier_values
+from numba import get_num_threads
+with kernels.compiled_threads():
+    print(get_num_threads())
+frontier_values(*np.random.default_rng(0).random((2, 3000, 100)), [0.5])
+print(torch.get_num_threads())
+"""
+
+
+@pytest.mark.parametrize(("of_numba", "expected"), [(None, ["1", "1"]), ("2", ["2", "1"])])
+def test_compiled_loops_keep_to_the_threads_that_are_asked_for(of_numba, expected):
+    """`OMP_NUM_THREADS` is asked, unless numba has a number of its own."""
+    known = {k: v for k, v in os.environ.items() if k != "NUMBA_NUM_THREADS"}
+    known |= {"OMP_NUM_THREADS": "1", "NUMBA_CPU_COUNT": "2"}
+    known |= {} if of_numba is None else {"NUMBA_NUM_THREADS": of_numba}
+    command = [sys.executable, "-c", THREADS]
+    found = subprocess.run(command, env=known, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == expected

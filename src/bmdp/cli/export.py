@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bmdp.cli.options import AsJson, RunPath, print_json, require_new_file
+from bmdp.cli.progress import Progress
 from bmdp.deployment.onnx import export_onnx, metadata_of
 from bmdp.policies import load_policy
 
@@ -20,7 +21,8 @@ def export(
 ) -> None:
     """Write a policy as one ONNX file: states, budgets and random numbers in, decisions out."""
     require_new_file(out, force)
-    export_onnx(load_policy(run), out, overwrite=force)
+    with Progress("exporting"):
+        export_onnx(load_policy(run), out, overwrite=force)
     about = metadata_of(out)
     if as_json:
         print_json({"file": str(out), "bytes": out.stat().st_size, **about})

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bmdp.cli.options import INTERRUPTED, AsJson, Workers, parse_range, print_columns, print_json
+from bmdp.cli.options import (
+    INTERRUPTED,
+    AsJson,
+    Workers,
+    parse_range,
+    print_columns,
+    print_json,
+    print_settings,
+)
 from bmdp.cli.progress import Progress
 from bmdp.data import Columns
 from bmdp.envs import ENV_IDS
@@ -84,7 +92,8 @@ def fit(  # noqa: PLR0913
         typer.Option(
             "--set",
             metavar="a.b=c",
-            help="For experts: change a setting, of --preset or of the preset named like ENV.",
+            help="For experts: change a setting, of --preset or of the preset named like ENV; "
+            "--set help lists them.",
         ),
     ] = None,
     episodes: Annotated[
@@ -149,6 +158,8 @@ def fit(  # noqa: PLR0913
     Nothing need be set: candidates are tried, and the evidence chooses. With --preset or --set
     there is one candidate, with these settings.
     """
+    from bmdp.learn.spec import told_settings  # torch takes long to import
+
     begin = time.monotonic()
     numbers = {"episodes": episodes, "minutes": minutes, "gamma": gamma, "seed": seed}
     numbers |= {"support": support, "sample": sample}
@@ -162,6 +173,15 @@ def fit(  # noqa: PLR0913
             raise typer.BadParameter("--resume takes everything from the run, but for --device.")
         _resume(resume, workers, engine, device)
         _tell(resume, time.monotonic() - begin, as_json)
+        return
+    if setting and "help" in setting:
+        others = [text for text in setting if text != "help"]
+        if data:
+            gamma = 1.0 if gamma is None and preset is None else gamma
+            print_settings(told_settings(_log_spec(preset, gamma, others)))
+        else:
+            name = (names or ["corridors"])[0]
+            print_settings(told_settings(_exploring_spec(name, preset, others, episodes)))
         return
     if out is None or (not names and not data):
         lacks = "give ENV, --data FILE or --resume RUN, one of them."
@@ -237,7 +257,8 @@ def _learn(
     from bmdp.learn.runs import train, train_from_data  # torch takes long to import
 
     named = None if columns is None else Columns.from_text(columns)
-    batch = load_batches(files, named) if files else None
+    with Progress("reading the log"):
+        batch = load_batches(files, named) if files else None
     with _in_place_of_old(out, force), _shown(out) as (progress, how["on_record"]):
         if batch is None:
             train(spec, out, **how)

@@ -51,7 +51,10 @@ def verb(name: str) -> Any:
 
 
 _OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
-_NO_MEMORY = ("can't allocate memory", "can't start new thread", "out of memory")  # of torch
+_NO_MEMORY = (  # of torch, and of a library that is loaded
+    *("can't allocate memory", "can't start new thread", "out of memory"),
+    *("failed to map segment", "annot allocate memory"),
+)
 
 
 class Verbs(TyperGroup):
@@ -71,7 +74,7 @@ class Verbs(TyperGroup):
         """Runs the verb that was asked for."""
         try:
             return super().invoke(ctx)
-        except (BmdpError, MemoryError, OSError, RuntimeError) as error:
+        except (BmdpError, ImportError, MemoryError, OSError, RuntimeError) as error:
             told = _in_a_line(error)
             if told is None:
                 raise

@@ -21,6 +21,7 @@ from rich.table import Table
 from bmdp.errors import BudgetError, ConfigError, StoreError
 from bmdp.policies import BudgetedPolicy, load_policy
 from bmdp.report.opened import as_explored, environment_of, environment_of_run
+from bmdp.settings import Told
 from bmdp.storage import SPEC
 
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
@@ -169,6 +170,13 @@ def print_columns(columns: Mapping[str, Sequence[Any]], left: Sequence[str] = ()
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
     Console().print(table)
+
+
+def print_settings(settings: Iterable[Told]) -> None:
+    """Prints a line for each setting: its path and value, its type, and a sentence."""
+    for one in settings:
+        about = f": {one.about}" if one.about else ""
+        typer.echo(f"{one.path}={one.value}  ({one.type}){about}")
 
 
 def print_json(fields: Any) -> None:

@@ -22,6 +22,7 @@ from bmdp.cli.options import (
     require_new_file,
     write_picture,
 )
+from bmdp.cli.progress import Progress
 from bmdp.envs import TwoWay
 from bmdp.envs.episodes import Episode, Step, play_episode
 from bmdp.envs.two_way import film
@@ -57,7 +58,8 @@ def play(  # noqa: PLR0913
         _check_picture(out, force, spec, modes)
     wanted = "ansi" if "ansi" in modes else "rgb_array" if out is not None else None
     mode = wanted if wanted in modes else None
-    played = play_episode(policy, spec, budget=budget, seed=seed, moves=moves, render_mode=mode)
+    with Progress("playing"):
+        played = play_episode(policy, spec, budget=budget, seed=seed, moves=moves, render_mode=mode)
     for late in sorted(step for step in moves if step >= len(played.steps)):
         typer.echo(f"note: the episode ended before step {late}", err=True)
     rows = [_row(step, about.get("action_names")) for step in played.steps]

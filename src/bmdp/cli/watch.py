@@ -81,7 +81,8 @@ def watch(  # noqa: PLR0913
     gamma = known.gamma if gamma is None else gamma
     if gamma is None:
         raise ConfigError(f"{policy} does not say its discount: give --gamma, from 0 to 1.")
-    states, names = _training(training, known, policy, notes)
+    with Progress("reading the training log"):
+        states, names = _training(training, known, policy, notes)
     found = Watch(
         known.budget_range,
         gamma=gamma,

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array
+from bmdp.arrays import BoolArray, FloatArray, IntArray, any_array, require_shape
 from bmdp.checks import require_choice, told
 from bmdp.data.bins import ActionBins
 from bmdp.data.checks import require_rows
@@ -424,15 +424,14 @@ class Encoder:
         """
         if not self.columns:
             return any_array("states", states)
+        if skipped is not None:
+            skipped = np.atleast_1d(any_array("skipped", skipped).astype(np.bool_))
+            require_shape("skipped", skipped, (None,), "[N]")
         held = self._arrays_of(states, skipped)
         if isinstance(held, np.ndarray):
             return held
         n_rows = len(next(iter(held.values()))[0])
-        going = (
-            np.ones(n_rows, np.bool_)
-            if skipped is None
-            else ~np.asarray(skipped, np.bool_).reshape(-1)
-        )
+        going = np.ones(n_rows, np.bool_) if skipped is None else ~skipped
         if len(going) != n_rows:
             raise DataError(f"states must have shape [{len(going)}, ...]; got {n_rows} rows.")
         parts = []

@@ -40,6 +40,7 @@ FORMAT = "bmdp.TransitionBatch/1"
 
 _KEY = "bmdp"  # of the metadata of Parquet files and of the attributes of data frames
 _NOTES = ("format", "bmdp", "n_actions", "state_names", "sha256")
+_TEXTS = ("format", "bmdp", "sha256")
 _DSRL = {
     "state": "observations",
     "next_state": "next_observations",
@@ -409,7 +410,7 @@ def hdf5_table(path: AnyPath) -> LogTable:
     source = _existing(path)
     with _hdf5(source) as file:
         names = tuple(name for name, item in file.items() if hasattr(item, "dtype"))
-        notes = dict(file.attrs)
+        notes = {name: _without_bytes(value) for name, value in file.attrs.items()}
 
     def load(chosen: Sequence[str]) -> list[NDArray[Any]]:
         with _hdf5(source) as file:
@@ -427,8 +428,15 @@ def write_hdf5(columns: Arrays, extent: Extent, path: AnyPath, *, overwrite: boo
         StoreError: if the file exists and may not be overwritten, or cannot be written.
     """
     h5py = extra("h5py")
-    with written(as_path(path), overwrite=overwrite) as aside, h5py.File(aside, "w") as file:
-        file.attrs.update(extent.file_notes(columns))
+    notes = extent.file_notes(columns)
+    with (
+        written(as_path(path), overwrite=overwrite) as aside,
+        h5py.File(aside, "w", libver=("v110", "v110")) as file,  # with checksums of its structure
+    ):
+        for name, value in notes.items():  # texts of fixed length are within that structure
+            text = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            encoded = np.array([one.encode() for one in text], np.bytes_)
+            file.attrs[name] = value if not text else encoded[0] if name in _TEXTS else encoded
         for name, values in columns.items():
             file.create_dataset(_DSRL.get(name, name), data=values)
 
@@ -532,6 +540,15 @@ def _reading(source: Path, what: str) -> Iterator[None]:
     except Exception as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise StoreError(f"{source} is not {what}: {said}") from error
+
+
+def _without_bytes(value: Any) -> Any:
+    """An attribute of HDF5, whose texts may be bytes."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, np.ndarray) and value.dtype.kind == "S":
+        return [one.decode() for one in value.tolist()]
+    return value
 
 
 def _require_written(name: str, dataset: Any) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from bmdp.arrays import FloatArray, IntArray
 from bmdp.checks import require_count
 from bmdp.data.batch import TransitionBatch
+from bmdp.kinds import checked
 from bmdp.randomness import named_generator
 
 ACTIONS = ("nothing", "mail", "call")
@@ -82,6 +83,7 @@ def contact(
     return Contacts(earned, complains, np.stack(following, axis=1))
 
 
+@checked
 def customers(n_customers: int = 2_000, seed: int = 0) -> TransitionBatch:
     """Returns a log of a shop that contacted its customers at random: four rows for each customer.
 

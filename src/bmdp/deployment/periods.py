@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bmdp.arrays import FloatArray
+from bmdp.arrays import FloatArray, require_shape
 from bmdp.checks import require_count, require_from_0
 from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.kinds import checked
@@ -333,6 +333,7 @@ class PeriodBudget:
             asked = np.array([self._in_flight.popleft() for _ in range(n)], np.float64)
         else:
             asked = np.atleast_1d(np.asarray(budgets, np.float64))
+            require_shape("budgets", asked, (None,), "[n]")
             if len(asked) != n:
                 raise DataError(f"budgets must be as many as costs, {n}; got {len(asked)}.")
             missing = Counter(asked.tolist()) - Counter(self._in_flight)

@@ -105,6 +105,7 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode, at cost 0."""
+        require_seed(seed)
         super().reset(seed=seed)
         observation, info = self.env.reset(seed=seed, options=options)
         self._n_steps = 0
@@ -191,6 +192,7 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode, at cost 0."""
+        require_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
         self._n_steps = 0
         return observation, {**info, "cost": 0.0}
@@ -251,6 +253,7 @@ class CostFunction(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode, at cost 0."""
+        require_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
         self._observation, self._n_steps = copy.deepcopy(observation), 0
         return observation, {**info, "cost": 0.0}
@@ -271,6 +274,16 @@ class CostFunction(gymnasium.Wrapper[Any, Any, Any, Any]):
         paid = _checked("cost", value, self._n_steps)
         self._observation = copy.deepcopy(observation)  # some environments write over it
         return observation, reward, terminated, truncated, {**info, "cost": paid}
+
+
+def require_seed(seed: int | None) -> None:
+    """Checks the seed of an episode, if there is one.
+
+    Raises:
+        ConfigError: if it is not from 0 on.
+    """
+    if seed is not None:
+        require_count("seed", seed, 0, 2**63 - 1)
 
 
 def require_action(space: Any, action: Any) -> None:

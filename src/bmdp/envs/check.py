@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
+from bmdp.checks import require_count
 from bmdp.envs.adapters import finite_number, why_not_discrete
 from bmdp.errors import ConfigError, EnvError
 from bmdp.kinds import checked
@@ -82,10 +83,8 @@ def check_cost_env(
     gymnasium's check_env passes
     each environment made is a new one
     """
-    if n_steps < 1 or episode_limit < 1:
-        raise ConfigError(
-            f"n_steps and episode_limit must be from 1 on; got {n_steps} and {episode_limit}."
-        )
+    require_count("n_steps", n_steps, 1, 10**7)
+    require_count("episode_limit", episode_limit, 1, 10**7)
     with warnings.catch_warnings(record=True) as warned, ExitStack() as stack:
         warnings.simplefilter("always")
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from bmdp.arrays import FloatArray, freeze_columns
+from bmdp.errors import DataError
 from bmdp.kinds import checked
-from bmdp.storage import require_types
+from bmdp.storage import one_line, require_types
 
 FITTED_FORMAT = 1
 """Of the files that say what a fit handed over."""
@@ -134,8 +135,15 @@ class Fitted:
         """Returns what `as_dict` told, with its policy.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: if it is something else.
+            DataError: if it is something else.
         """
+        try:
+            return cls._from_dict(found, policy)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"found must be what as_dict returned: {one_line(error)}.") from error
+
+    @classmethod
+    def _from_dict(cls, found: dict[str, Any], policy: Any) -> Fitted:
         columns: dict[str, Any] = {
             name: np.array(value, np.float64) if isinstance(value, list) else value
             for name, value in found["forecast"].items()

@@ -27,6 +27,7 @@ from bmdp.learn.learners import (
     of_kind,
 )
 from bmdp.models.regressor import REGRESSORS, Regressor
+from bmdp.settings import Told
 
 _KINDS = {cls.__name__: cls for cls in LEARNERS}
 _TASKS = {"corridors": Corridors, "slot-filling": SlotFilling, "two-way": TwoWay}
@@ -242,6 +243,33 @@ def _with_env_setting(env: EnvConfig, keys: list[str], value: Any) -> EnvConfig:
     if name not in known:
         raise settings.unknown(env.id, name, {other: repr(other) for other in known})
     return replace(env, settings={**env.settings, name: value})
+
+
+def told_settings(spec: TrainingSpec) -> list[Told]:
+    """Returns all that `with_setting` can change, and the settings of an environment of ours.
+
+    >>> env = EnvConfig("corridors")
+    >>> spec = TrainingSpec(env, BFTQConfig(gamma=1.0), Exploration())
+    >>> next(one.value for one in told_settings(spec) if one.path == "exploration.rounds")
+    '10'
+    """
+    found = [one for one in settings.told(spec) if not one.path.startswith("env")]
+    return [*(told_env_settings(spec.env) if spec.env is not None else ()), *found]
+
+
+def told_env_settings(env: EnvConfig) -> list[Told]:
+    """Returns the settings of an environment of ours; of another one, those that were given."""
+    short = {env_id: name for name, env_id in ENV_IDS.items()}.get(env.id, env.id)
+    found = {name: (value, "") for name, value in env.settings.items()}
+    lines: dict[str, str] = {}
+    if short in _TASKS:
+        lines = settings.told_arguments(_TASKS[short])
+        for name, one in inspect.signature(_TASKS[short]).parameters.items():
+            found[name] = env.settings.get(name, one.default), str(one.annotation)
+    return [
+        Told(f"env.{name}", kind, str(value), lines.get(name, ""))
+        for name, (value, kind) in found.items()
+    ]
 
 
 def data_notes(batch: TransitionBatch, learner: Learner) -> tuple[str, ...]:

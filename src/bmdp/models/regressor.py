@@ -41,6 +41,10 @@ from bmdp.storage import restores, storable
 CHUNK = 8192
 """Rows of which sums are made at a time: fixed, as sums are rounded as their parts are cut."""
 
+LARGEST = 1e150
+"""Magnitude of a number of a model that is read from a file, at most: products are finite then."""
+
+_MOST_STEPS = 2**31  # of a clock
 _MOST_JUDGED = 4096  # rows of a model that tell its loss
 _FEW_NUMBERS = 2**20  # that an empty model may have, whatever its arrays are
 
@@ -294,9 +298,9 @@ class QModel(nn.Module):
         """
 
     def require(
-        self, name: str, shape: tuple[int, ...], least: float = -np.inf, most: float = np.inf
+        self, name: str, shape: tuple[int, ...], least: float = -LARGEST, most: float = LARGEST
     ) -> None:
-        """Checks one of its tensors: the shape, and that all numbers are finite and of a range.
+        """Checks one of its tensors: the shape, and that all numbers are of a range, and finite.
 
         Raises:
             StoreError: naming the tensor, the rule, and what was given.
@@ -305,12 +309,12 @@ class QModel(nn.Module):
         if tensor.shape != shape:
             raise StoreError(f"{told} must have shape {list(shape)}; got {list(tensor.shape)}.")
         good = (tensor >= least) & (tensor <= most)
-        if tensor.is_floating_point():
+        if tensor.is_floating_point():  # the largest number of single precision is infinite
             good &= tensor.isfinite()
         if not good.all():
             place = torch.nonzero(~good)[0].tolist()
-            rule = f"from {least:g} to {most:g}" if least > -np.inf or most < np.inf else "finite"
             found = float(tensor[tuple(place)])
+            rule = f"from {least:g} to {most:g}" if np.isfinite(found) else "finite"
             raise StoreError(f"{told} must be {rule}; got {found:g} at {place}.")
 
     def require_scaling(self) -> None:
@@ -376,7 +380,7 @@ def _require_room(settings: Regressor, sizes: Sizes, room: int) -> None:
 
 
 def _n_numbers_of(settings: Regressor, sizes: Sizes) -> int:
-    """How many numbers an empty model has; 0 if that cannot be said without making it."""
+    """Number of numbers of an empty model; 0 if that cannot be said without making it."""
     try:
         with torch.device("meta"):
             return sum(tensor.numel() for tensor in settings.empty(sizes).state_dict().values())
@@ -725,11 +729,11 @@ class LearnedQ:
             raise DataError("LearnedQ.taken must have an action; got none.")
         for name in ("reward_unit", "cost_unit"):
             unit = getattr(self, name)
-            if not 0 < unit < np.inf:
-                raise DataError(f"LearnedQ.{name} must be above 0 and finite; got {unit}.")
+            if not 0 < unit <= LARGEST:
+                raise DataError(f"LearnedQ.{name} must be above 0, up to {LARGEST:g}; got {unit}.")
         if not np.isfinite(self.caution):
             raise DataError(f"LearnedQ.caution must be finite; got {self.caution}.")
-        if self.clock < 0 or (self.clock and sizes.n_steps > 1):
+        if not 0 <= self.clock <= _MOST_STEPS or (self.clock and sizes.n_steps > 1):
             raise DataError(f"LearnedQ.clock must be 0, or of a single model; got {self.clock}.")
         fits = getattr(self.support, "fits", None)
         if fits is not None and not fits(sizes.n_numbers, sizes.n_actions):

@@ -219,8 +219,9 @@ class TabularQ:
         require_finite("TabularQ.q_c", q_c)
         if q_r.size == 0:
             raise DataError(f"TabularQ.q_r must hold values; got shape {list(q_r.shape)}.")
-        object.__setattr__(self, "q_r", read_only(q_r))
-        object.__setattr__(self, "q_c", read_only(q_c))
+        precision = np.result_type(q_r, q_c)
+        object.__setattr__(self, "q_r", read_only(q_r.astype(precision, copy=False)))
+        object.__setattr__(self, "q_c", read_only(q_c.astype(precision, copy=False)))
 
     @property
     def n_heads(self) -> int:

@@ -760,14 +760,18 @@ class QPolicy(OneStepPolicy):
 
     def at_step(self, step: int) -> Self:
         """Returns the policy of one step; the last one is for later steps, too."""
-        return self._stages[min(step, self.n_steps - 1)]
+        if self.n_steps == 1:
+            return self
+        whole: Any = self
+        last = min(step, self.n_steps - 1)
+        if last not in self._stages:
+            self._stages.setdefault(last, replace(whole, step=last))  # one, whatever the thread
+        return self._stages[last]
 
     @cached_property
-    def _stages(self) -> tuple[Self, ...]:
-        if self.n_steps == 1:
-            return (self,)
-        whole: Any = self
-        return tuple(replace(whole, step=step) for step in range(self.n_steps))
+    def _stages(self) -> dict[int, Self]:
+        """Policies of single steps, made when they are asked for."""
+        return {}
 
     def q_values(
         self, states: NDArray[Any], n_heads: int, available: BoolArray | None = None

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from bmdp import ConfigError, DataError, StoreError, TransitionBatch, settings, 
 from bmdp.learn import (
     Backward,
     EnvConfig,
+    Exploration,
     FTQConfig,
     Iterations,
     collect,
@@ -668,3 +670,56 @@ def test_records_of_an_earlier_version_have_a_line_and_a_share(tmp_path):
     assert last_line(row) == "round 3, iteration 4, loss 0.5"
     (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n")
     assert 0 < share_done(tmp_path) <= 1
+
+
+# Threads
+
+
+KERNELS = KernelModel(centres=100, lengths=(0.35, 1.0), ridges=(1e-3, 1e-1))
+
+
+def with_kernels():
+    """Rounds in which matrices are large enough to be cut by threads."""
+    learner = {"model": KERNELS, "ensemble": 1, "pooled": True}
+    return replace(with_learner(**learner), exploration=Exploration(2, 60, decay=0.05))
+
+
+@pytest.fixture
+def n_threads():
+    """Sets the number of torch's threads, for a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_the_number_of_threads_changes_no_byte_of_a_run(tmp_path, n_threads):
+    for number in (1, 2, 3):
+        n_threads(number)
+        train(with_kernels(), tmp_path / str(number), seed=0, device="cpu")
+    one, two, three = (content(tmp_path / str(n) / "policy") for n in (1, 2, 3))
+    assert one == two
+    assert one == three
+
+
+def test_a_run_that_goes_on_with_other_threads_comes_to_the_same_bytes(tmp_path, n_threads):
+    n_threads(1)
+    train(with_kernels(), tmp_path / "whole", seed=0, device="cpu")
+    with pytest.raises(Killed):
+        train(with_kernels(), tmp_path / "run", seed=0, device="cpu", on_record=kill_after(4))
+    path = tmp_path / "run" / "spec.json"
+    header = json.loads(path.read_text())
+    path.write_text(json.dumps({**header, "threads": 2}))
+    n_threads(2)
+    resume(tmp_path / "run")
+    assert_as_whole(tmp_path / "run", tmp_path / "whole")
+
+
+def test_steps_are_counted_to_the_last_one_and_no_further(tmp_path):
+    lines = []
+    spec = with_learner(schedule=Backward())
+    train(spec, tmp_path / "run", seed=0, on_record=lambda record: lines.append(last_line(record)))
+    found = [re.search(r"iteration (\d+) of (\d+)", line) for line in lines]
+    counts = [tuple(map(int, match.groups())) for match in found if match]
+    n_steps = counts[0][1]
+    assert n_steps > 2
+    assert counts == 2 * [(k, n_steps) for k in range(1, n_steps + 1)]

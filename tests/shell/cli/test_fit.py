@@ -428,3 +428,30 @@ def test_errors_of_the_user_are_told_in_one_line(arguments, words, tmp_path, mon
 
 def test_what_is_no_run_cannot_be_resumed(tmp_path):
     assert_is_user_error(run("--resume", tmp_path), "is no training run")
+
+
+# The list of settings
+
+
+def test_help_lists_all_settings_with_value_type_and_meaning():
+    result = run("corridors", "--set", "help")
+    assert result.exit_code == 0
+    told_of = dict(line.split("=", 1) for line in lines(result.stdout))
+    assert told_of["learner.gamma"].startswith("1.0  (number): discount of rewards")
+    assert told_of["env.height"] == "6  (int): number of rows, from 3 on"
+    assert told_of["exploration.rounds"] == "10  (whole number): number of rounds"
+    assert "held_out" in told_of
+    assert all("): " in text for name, text in told_of.items() if not name.startswith("env."))
+
+
+def test_help_lists_the_settings_as_they_were_changed_before():
+    changes = ("--set", "learner.schedule=Iterations", "--set", "learner.schedule.n=7")
+    result = run("--data", "log.npz", *changes, "--set", "help")
+    assert "learner.schedule.n=7  (whole number or null): iterations at most" in result.stdout
+    assert "env." not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["iterations", "learner.iterations"])
+def test_a_setting_that_is_elsewhere_is_told_with_its_path(tmp_path, name):
+    result = run("corridors", "--set", f"{name}=30", "--out", tmp_path / "run")
+    assert_is_user_error(result, "Did you mean learner.schedule=Iterations?")

@@ -1,10 +1,17 @@
+import json
 import re
 import time
 
 import pytest
+import typer
 
+import bmdp
+import commands
 from bmdp.cli import progress as module
+from bmdp.cli.main import app
 from bmdp.cli.progress import Progress
+from bmdp.policies import RandomBudgetedPolicy
+from small_logs import grid
 
 
 class Clock:
@@ -179,3 +186,53 @@ def test_a_note_is_printed_at_once_and_as_it_is(clock, capsys):
     with Progress("fitting", now=clock) as progress:
         progress.note("note: [bold] 3 episodes")
     assert lines(capsys) == ["note: [bold] 3 episodes"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a run, a log, and decisions of it."""
+    folder = tmp_path_factory.mktemp("made")
+    log = grid(120)
+    log.to_npz(folder / "log.npz")
+    bmdp.fit(log, gamma=0.9, out=folder / "run", device="cpu")
+    RandomBudgetedPolicy(5, 0.0, 1.0).save(folder / "coin")
+    line = {"episode": "a", "step": 0, "budget": 0.5, "state": [0.0, 0.0], "action": 0}
+    line |= {"status": "TIGHT", "cost": 0.0, "ended": True, "time": 0.0}
+    (folder / "decisions.jsonl").write_text(json.dumps(line) + "\n")
+    return folder
+
+
+VERBS = {
+    "fit": ("fit", "--data", "log.npz", "--gamma", "0.9", "--out", "fitted"),
+    "evaluate": ("evaluate", "coin", "--env", "corridors", "--episodes", "50"),
+    "play": ("play", "coin", "--env", "corridors", "--budget", "0.5"),
+    "calibrate": ("calibrate", "run", "--data", "log.npz", "--out", "certified"),
+    "report": ("report", "run", "--no-play", "--out", "page"),
+    "export": ("export", "run", "--out", "policy.onnx"),
+    "solve": ("solve", "--textbook", "branches", "--method", "lp"),
+    "watch": ("watch", "decisions.jsonl", "--policy", "run"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_that_may_take_long_says_how_far_it_is(made, verb, monkeypatch):
+    """`run` has a test of its own; `envs` and `serve` have no work that lasts."""
+    monkeypatch.chdir(made)
+    monkeypatch.setattr(module, "SILENCE", -1.0)
+    begun, enter = [], Progress.__enter__
+
+    def entered(progress):
+        begun.append(progress.title)
+        enter(progress).update(0)  # which shows a line at once
+        return progress
+
+    monkeypatch.setattr(Progress, "__enter__", entered)
+    result = commands.run(*VERBS[verb])
+    assert result.exit_code == 0, result.stderr
+    assert begun
+    assert all(f"{title}: " in result.stderr for title in begun)
+
+
+def test_all_verbs_are_thought_of():
+    quick = {"envs", "serve", "run", "train"}  # train is fit
+    assert set(VERBS) | quick == set(typer.main.get_command(app).commands)

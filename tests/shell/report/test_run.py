@@ -349,10 +349,9 @@ def test_a_plugin_plays_scenes_of_its_environment(runs):
 
 def test_another_discount_of_the_environment_is_told(tmp_path):
     ferries.explored(tmp_path / "ferry", rounds=1)
-    path = tmp_path / "ferry/spec.json"
-    header = json.loads(path.read_text())
-    header["spec"]["learner"]["gamma"] = 0.9
-    path.write_text(json.dumps(header))
+    spec = json.loads((tmp_path / "ferry/spec.json").read_text())["spec"]
+    spec["learner"]["gamma"] = 0.9
+    ferries.retold(tmp_path / "ferry", spec=spec)
     notes = " ".join(told(tmp_path / "ferry", n_episodes=5).notes)
     assert "0.9" in notes
     assert "environment says 1" in notes
@@ -360,8 +359,9 @@ def test_another_discount_of_the_environment_is_told(tmp_path):
 
 def test_a_run_whose_environment_is_not_here_is_told_without_it(tmp_path):
     ferries.explored(tmp_path / "ferry", rounds=1)
-    path = tmp_path / "ferry/spec.json"
-    path.write_text(path.read_text().replace(ferries.ENV, "tests/Gone-v0"))
+    spec = json.loads((tmp_path / "ferry/spec.json").read_text())["spec"]
+    spec["env"]["id"] = "tests/Gone-v0"
+    ferries.retold(tmp_path / "ferry", spec=spec)
     found = told(tmp_path / "ferry")
     assert "tests/Gone-v0" in found.notes[0]
     assert set(found.dials[0]["realised"]["cost"]) == {None}

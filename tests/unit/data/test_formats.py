@@ -207,7 +207,9 @@ def test_a_csv_whose_rows_differ_in_length_is_refused(tmp_path):
 def test_names_of_columns_that_are_no_text_are_refused_in_one_line(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes(b"stat\xf8e,action\n1,2\n")
-    with pytest.raises(StoreError, match=r"log.csv is not a table with names that are text") as error:
+    with pytest.raises(
+        StoreError, match=r"log.csv is not a table with names that are text"
+    ) as error:
         load_log(path)
     assert "\n" not in str(error.value)
 

@@ -417,7 +417,8 @@ def test_the_log_has_a_line_for_each_episode_and_step(tmp_path):
         ("b", 0, 1.0, [0], b, at_b, 1.0, True),
         ("a", 1, 0.75, [1], second["actions"][0], second["status"][0], 2.0, True),
     ]
-    assert all({*line} == {*names} for line in lines)
+    assert all({*line} == {*names, "format"} for line in lines)
+    assert {line["format"] for line in lines} == {1}
 
 
 def test_states_of_a_log_are_logged_as_numbers(tmp_path):

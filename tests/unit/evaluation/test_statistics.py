@@ -219,7 +219,11 @@ def test_a_confidence_is_between_0_and_1(confidence):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: simultaneous_confidence(0.9, 0), ConfigError, "n_together must be a whole number from 1 on"),
+        (
+            lambda: simultaneous_confidence(0.9, 0),
+            ConfigError,
+            "n_together must be a whole number from 1 on",
+        ),
         (lambda: mean_interval(3.0, confidence=0.9), DataError, "a single number"),
         (lambda: mean_interval(["a"], confidence=0.9), DataError, "real numbers"),
         (lambda: seed_interval([1.0], confidence=0.9), DataError, r"\[seeds, M\]"),

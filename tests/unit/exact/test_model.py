@@ -68,7 +68,7 @@ def test_what_is_wrong_is_named(settings, message):
 
 
 def test_a_horizon_is_a_whole_number():
-    with pytest.raises(ConfigError, match="horizon must be a whole number or None; got 2.5"):
+    with pytest.raises(ConfigError, match=r"horizon must be a whole number or None; got 2.5"):
         FiniteBMDP(**LOOP, horizon=2.5)
 
 

@@ -173,7 +173,7 @@ def test_a_price_is_a_number_from_zero_on(price):
 
 @pytest.mark.parametrize("budget", [np.nan, np.inf, [0.0, 1.0]])
 def test_a_budget_is_a_finite_number(budget):
-    with pytest.raises(BudgetError, match="budget must be a (finite )?number"):
+    with pytest.raises(BudgetError, match=r"budget must be a (finite )?number"):
         solve_cmdp(forever().model, start=0, budget=budget)
 
 

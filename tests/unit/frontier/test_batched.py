@@ -385,3 +385,30 @@ def test_no_states_have_no_crossed_values(as_given):
     none = as_given(np.empty((0, 3)))
     values, n_infeasible = crossed_values((none, none), (none, none), as_given(np.empty((0, 2))))
     assert (tuple(values.shape), n_infeasible) == ((0, 2, 2), 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("exponents", [(-30, -30), (-30, 10), (10, -30)])
+def test_frontiers_are_the_same_in_tiny_units(dtype, exponents):
+    """Products of differences are below the smallest number there."""
+    costs, rewards, betas = clouds(scaled(2_000), 6, seed=5, dtype=dtype)
+    x, y = (dtype(2.0 ** (e * (3 if dtype is np.float32 else 20))) for e in exponents)
+    plain = best_mixtures(costs, rewards, betas)
+    for found in (
+        best_mixtures(costs * x, rewards * y, betas * x),
+        as_arrays(best_mixtures(*as_tensors(costs * x, rewards * y, betas * x))),
+    ):
+        assert (found.status == plain.status).all()
+        np.testing.assert_allclose(found.reward / y, plain.reward, rtol=0, atol=TOLERANCE[dtype])
+
+
+def test_what_is_large_beside_what_is_small_is_not_lost():
+    """Units are made smaller only, so the tiny difference of two rewards stays."""
+    costs = np.array([[2e-8, 9.5e-187, 4.2e-109, -1.2e-173]])
+    rewards = np.array([[-2.8e107, -1.7e-251, 1.0e-278, -2.1e79]])
+    asked = costs[:, 1]
+    for found in (
+        best_mixtures(costs, rewards, asked),
+        as_arrays(best_mixtures(*as_tensors(costs, rewards, asked))),
+    ):
+        assert (int(found.status[0]), float(found.cost[0])) == (1, 9.5e-187)

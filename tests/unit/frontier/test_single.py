@@ -170,3 +170,11 @@ def test_a_frontier_cannot_be_written_to():
         frontier.costs[0] = 5
     with pytest.raises(AttributeError):
         frontier.costs = frontier.rewards
+
+
+def test_a_reward_is_read_where_a_slope_has_no_number():
+    for cost, reward in ((1e-300, 1e300), (1e250, 1e-300)):
+        frontier = upper_frontier([0.0, cost], [0.0, reward])
+        assert frontier.reward_at(cost / 2) == pytest.approx(reward / 2, rel=1e-14, abs=0)
+        assert frontier.reward_at(cost / 2) == hull_mixture(frontier, cost / 2).reward
+        assert frontier.reward_at(np.inf) == reward

@@ -101,6 +101,13 @@ def test_q_values_must_match_the_grid():
         policy.act(0, 0.5, RNG(0))
 
 
+def test_both_tables_have_the_finer_precision_of_the_two():
+    q = TabularQ(np.array(Q_R, np.float32), np.array(Q_C, np.float64))
+    assert q.q_r.dtype == q.q_c.dtype == np.float64
+    q = TabularQ(np.array(Q_R, np.float32), np.array(Q_C, np.float32))
+    assert q.q_r.dtype == q.q_c.dtype == np.float32
+
+
 @pytest.mark.parametrize("grid", [[], [0.0, 0.0], [1.0, 0.0]])
 def test_the_grid_must_rise(grid):
     with pytest.raises(DataError, match="beta_grid must hold at least one budget and rise"):

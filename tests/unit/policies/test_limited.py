@@ -100,7 +100,7 @@ def test_sums_that_are_off_by_rounding_are_the_limit():
 
 @pytest.mark.parametrize("limit", [-1.0, np.inf, np.nan, "2", None, [1.0]])
 def test_a_limit_is_a_finite_number_from_0_on(limit):
-    with pytest.raises(ConfigError, match="episode_limit must be a (finite )?number"):
+    with pytest.raises(ConfigError, match=r"episode_limit must be a (finite )?number"):
         EpisodeLimitPolicy(ANY, limit)
 
 
