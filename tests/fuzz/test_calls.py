@@ -19,7 +19,7 @@ def test_calls_of_the_table_are_valid(name, tmp_path):
     """But for forms that a kind of policy refuses, although all policies have their name."""
     here = calls._empty(tmp_path / "cases")
     function, given = calls.calls()[name](here)
-    with calls._alone(here):
+    with calls._alone(here, name):
         try:
             function(**given)
         except PolicyError as error:

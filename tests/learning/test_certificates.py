@@ -18,6 +18,7 @@ from bmdp.policies import (
     CalibratedPolicy,
     HullPolicy,
     MultiplierPolicy,
+    Policy,
     PriceDial,
     RandomBudgetedPolicy,
     TabularQ,
@@ -320,15 +321,25 @@ def test_the_same_seed_gives_the_same_certificate():
 # Bad input
 
 
+class Whole(Policy):
+    """A policy that says nothing of its single steps."""
+
+    budget_range = (0.0, 1.0)
+
+    def start(self, states, budgets, rng):
+        raise AssertionError("no episode is played")
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
         ({"gamma": 1.5}, ConfigError, "gamma must be"),
         ({"confidence": 1.0}, ConfigError, "confidence must be"),
         ({"worst_cost": -1.0}, ConfigError, "worst_cost must be"),
-        ({"batch": "log.parquet"}, ConfigError, "batch must be a TransitionBatch; got str"),
+        ({"batch": "log.parquet"}, ConfigError, "batch must be a TransitionBatch; got 'log"),
         ({"policy": ScriptedPolicy("slot-filling/key-pad")}, PolicyError, "no `options`"),
-        ({"policy": "policy"}, PolicyError, "certify needs a policy.* str has neither"),
+        ({"policy": Whole()}, PolicyError, "one-step form.* Whole has neither"),
+        ({"policy": "policy"}, ConfigError, "policy must be a BudgetedPolicy; got 'policy'"),
     ],
 )
 def test_bad_settings_are_named(change, error, words):

@@ -29,6 +29,8 @@ from bmdp.errors import BmdpError
 from bmdp.storage import SPEC
 
 if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
+
     from bmdp.learn.fitted import Fitted
     from bmdp.learn.spec import TrainingSpec
 
@@ -92,8 +94,8 @@ def fit(  # noqa: PLR0913
         typer.Option(
             "--set",
             metavar="a.b=c",
-            help="For experts: change a setting, of --preset or of the preset named like ENV; "
-            "--set help lists them.",
+            help="Change a setting: env.a=c of the environment; for experts, others of --preset or "
+            "of the preset named like ENV. --set help lists them.",
         ),
     ] = None,
     episodes: Annotated[
@@ -155,11 +157,9 @@ def fit(  # noqa: PLR0913
 ) -> None:
     """Learn a policy that takes any budget, in a folder from which a killed run can be resumed.
 
-    Nothing need be set: candidates are tried, and the evidence chooses. With --preset or --set
-    there is one candidate, with these settings.
+    Nothing need be set: candidates are tried, and the evidence chooses. With --preset, or --set of
+    anything but the environment, there is one candidate, with these settings.
     """
-    from bmdp.learn.spec import told_settings  # torch takes long to import
-
     begin = time.monotonic()
     numbers = {"episodes": episodes, "minutes": minutes, "gamma": gamma, "seed": seed}
     numbers |= {"support": support, "sample": sample}
@@ -175,19 +175,15 @@ def fit(  # noqa: PLR0913
         _tell(resume, time.monotonic() - begin, as_json)
         return
     if setting and "help" in setting:
-        others = [text for text in setting if text != "help"]
-        if data:
-            gamma = 1.0 if gamma is None and preset is None else gamma
-            print_settings(told_settings(_log_spec(preset, gamma, others)))
-        else:
-            name = (names or ["corridors"])[0]
-            print_settings(told_settings(_exploring_spec(name, preset, others, episodes)))
+        _tell_settings([text for text in setting if text != "help"], names, data, preset, gamma)
         return
     if out is None or (not names and not data):
         lacks = "give ENV, --data FILE or --resume RUN, one of them."
         raise typer.BadParameter(
             "--out RUN must be given: the folder to write." if names or data else lacks
         )
+    if _is_of_env(setting) and not data and not preset:
+        given -= {"set"}  # candidates are tried in the environment with these settings
     _check_usage(given, names or [], bool(data))
     files = [*data, *map(Path, names or ())] if data else []
     how = {"seed": seed or 0, "device": device or "auto", "command": ctx.obj}
@@ -208,7 +204,7 @@ def fit(  # noqa: PLR0913
         how |= {"cost_gamma": cost_gamma, "episode_limit": episode_limit}
         if budget_range is not None:
             how["budget_range"] = parse_range(budget_range, "--budget-range")
-        _fit(files or (names or [""])[0], out, force, how)
+        _fit(files or _environment((names or [""])[0], setting or ()), out, force, how)
     _tell(out, time.monotonic() - begin, as_json)
 
 
@@ -232,7 +228,36 @@ def _check_usage(given: set[str], names: Sequence[str], is_log: bool) -> None:
             )
 
 
-def _fit(source: str | list[Path], out: Path, force: bool, how: dict[str, Any]) -> None:
+def _tell_settings(
+    settings: Sequence[str],
+    names: Sequence[str] | None,
+    data: Any,
+    preset: str | None,
+    gamma: float | None,
+) -> None:
+    """Prints the settings that there are, with their values after those that are given."""
+    from bmdp.learn.spec import told_settings  # torch takes long to import
+
+    if data:
+        spec = _log_spec(preset, 1.0 if gamma is None and preset is None else gamma, settings)
+    else:
+        spec = _exploring_spec((names or ["corridors"])[0], preset, settings, None)
+    print_settings(told_settings(spec))
+
+
+def _is_of_env(settings: Sequence[str] | None) -> bool:
+    """Whether all settings are those of the environment."""
+    return all(text.startswith("env.") for text in settings or ())
+
+
+def _environment(name: str, settings: Sequence[str]) -> str | EnvSpec:
+    """Returns an environment with its settings, `env.a=b`; its name if there are none."""
+    from bmdp.learn.spec import EnvConfig, with_env_setting  # torch takes long to import
+
+    return reduce(with_env_setting, settings, EnvConfig(name)).spec() if settings else name
+
+
+def _fit(source: str | EnvSpec | list[Path], out: Path, force: bool, how: dict[str, Any]) -> None:
     """Goes through the front door."""
     from bmdp.learn.auto import fit as fit_source  # torch takes long to import
 

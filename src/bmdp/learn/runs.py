@@ -671,10 +671,7 @@ def checked_device(name: str) -> str:
     Raises:
         ConfigError: if it is not here.
     """
-    try:
-        device = torch_device(name)
-    except RuntimeError:
-        raise ConfigError(f"device must be 'auto', 'cpu' or 'cuda'; got {name!r}.") from None
+    device = torch_device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {name!r} is not here; 'auto' takes what there is.")
     return str(device)

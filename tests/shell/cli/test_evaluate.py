@@ -150,7 +150,7 @@ def test_the_optimum_of_our_tasks_is_found_in_seconds(name):
         (("--budgets", "0:1"), "--budgets must be a number or low:high:step"),
         (("--env", "corridor"), "Did you mean 'corridors'?"),
         (("--set", "learner.gamma=1"), "--set is for the environment here"),
-        (("--device", "abacus"), "device must be 'auto', 'cpu' or 'cuda'"),
+        (("--device", "abacus"), 'device must be "cpu", "cuda" or "auto"'),
         (("--set", "env.observe_time=false"), "the policy cannot act on what bmdp/Corridors-v0"),
     ],
 )

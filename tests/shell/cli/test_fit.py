@@ -90,6 +90,17 @@ def test_settings_come_from_the_preset_of_the_name_and_the_options(tmp_path):
     assert spec.exploration.hold == ours.exploration.hold
 
 
+def test_settings_of_the_environment_alone_leave_the_rest_to_the_evidence(tmp_path):
+    options = ("--set", "env.height=3", "--set=env.observe_time=true", "--episodes=60")
+    result = run("corridors", *options, "--minutes=0.05", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    header = RunFolder(tmp_path / "run").header
+    assert header["kind"] == "fit"
+    assert header["source"]["settings"] == {"height": 3, "observe_time": True}
+    assert "asked" in result.stdout  # a forecast
+    assert_is_user_error(run("corridors", "--set=env.hight=3", "--out", tmp_path / "no"), "height")
+
+
 def test_another_preset_can_be_named(tmp_path):
     options = ("--episodes=4", "--set=exploration.rounds=2", "--set=learner.schedule=Iterations")
     options = (*options, "--set=learner.schedule.n=1", "--set=learner.model.regression.steps=1")
@@ -409,7 +420,7 @@ def test_bad_usage(arguments, words, tmp_path, monkeypatch):
         (("corridors", "--set", "env.observe=1"), ("Did you mean 'observe_time'?",)),
         (("corridors", "--budget-range", "1:0"), ("--budget-range low:high must rise",)),
         (("corridors", "--budget-range", "1"), ("--budget-range must be low:high; got '1'",)),
-        (("corridors", "--device", "abacus"), ("device must be 'auto', 'cpu' or 'cuda'",)),
+        (("corridors", "--device", "abacus"), ('device must be "cpu", "cuda" or "auto"',)),
         (("--data", "no.npz", "--gamma", 1), ("no.npz does not exist",)),
         (("--data", "no.xlsx", "--gamma", 1), ("must end in one of .parquet",)),
         (("--data", "no.csv", "--gamma", 1), ("no.csv does not exist",)),
