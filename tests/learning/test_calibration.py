@@ -240,10 +240,10 @@ def test_the_certificate_says_what_is_promised_and_for_what():
     promise, scope, effort = str(policy.certificate).splitlines()
     least = policy.certificate.smallest_budget
     assert promise.startswith(f"Promised with confidence 0.95: at every budget from {least:.4g} on")
-    assert 'start as those of bmdp/TwoWay-v0 with settings {"vehicles": 6}' in scope
-    assert "cost from 0 to 1.06667" in scope
-    assert "moved in the middle of an episode is not covered" in scope
-    assert effort == "Found by 20 episodes of each of 1 members, seed 0."
+    assert 'start like those of bmdp/TwoWay-v0 with settings {"vehicles": 6}' in scope
+    assert "if each costs from 0 to 1.06667" in scope
+    assert "not cover a budget that is changed in the middle of an episode" in scope
+    assert effort == "Checked with 20 episodes of each of 1 members. Seed 0."
 
 
 def spec_of(spec, **settings):

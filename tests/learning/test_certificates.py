@@ -1,5 +1,6 @@
 """Certificates from logs: estimates near what is exact, bounds that hold, and refusals."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,7 @@ from bmdp.policies import (
     CalibratedPolicy,
     HullPolicy,
     MultiplierPolicy,
+    Policy,
     PriceDial,
     RandomBudgetedPolicy,
     TabularQ,
@@ -253,7 +255,18 @@ def test_members_of_whom_the_log_knows_too_little_are_left_out():
     found = certify(PriceDial(Both(0), [1.0, 0.0]), changed(careful(), cost=costs), gamma=1.0)
     assert found.portfolio.budgets.tolist() == [0.0]
     assert (found.certificate.n_members, found.certificate.n_refused) == (1, 1)
-    assert "too little about 1 others" in str(found.certificate)
+    assert "too little about them: 1. Seed 0." in str(found.certificate)
+
+
+def test_a_certificate_says_what_it_rests_on():
+    safe = certify(PriceDial(Always(0), [0.0]), careful(), gamma=1.0, worst_cost=1.5).certificate
+    promise, scope, effort = str(safe).splitlines()
+    assert promise.endswith("an episode costs at most the budget on average (discount 1).")
+    assert "like those of the log, if none costs more than 1.5 from any step to its end." in scope
+    assert effort.startswith("Checked with 400 logged episodes; for the cheapest of 1 members")
+    promise, scope, _ = str(replace(safe, episode_limit=2.0)).splitlines()
+    assert promise.endswith("the chance that an episode costs more than 2 is at most the budget.")
+    assert "like those of the log. It does not cover" in scope  # no chance is above 1
 
 
 def test_an_episode_that_is_cut_off_may_cost_the_worst():
@@ -278,14 +291,14 @@ def test_a_certified_policy_is_saved_and_loaded_with_its_promise(tmp_path):
     policy.save(tmp_path / "safe")
     loaded = bmdp.load_policy(tmp_path / "safe")
     assert str(loaded.certificate) == str(policy.certificate)
-    assert "by a log: at every budget from" in str(policy.certificate)
+    assert "from a log: at every budget from" in str(policy.certificate)
     smallest = policy.certificate.smallest_budget
     tracker = loaded.start([[0.0]] * 2, [0.0, 2 * smallest], np.random.default_rng(0))
     assert tracker.decide([[0.0]] * 2).status.tolist()[0] == bmdp.BudgetStatus.INFEASIBLE
 
 
 def test_a_policy_that_takes_text_has_the_promise_of_the_one_inside():
-    encoder = Encoder((StateColumn("state", "number"),), actions=("wait", "go", "run"))
+    encoder = Encoder((StateColumn("state", "numbers"),), actions=("wait", "go", "run"))
     assert EncodedPolicy(dial(), encoder).certificate is None
     safe = certify(EncodedPolicy(dial(), encoder), log(), gamma=GAMMA)
     assert safe.certificate is safe.policy.certificate
@@ -308,15 +321,25 @@ def test_the_same_seed_gives_the_same_certificate():
 # Bad input
 
 
+class Whole(Policy):
+    """A policy that says nothing of its single steps."""
+
+    budget_range = (0.0, 1.0)
+
+    def start(self, states, budgets, rng):
+        raise AssertionError("no episode is played")
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
         ({"gamma": 1.5}, ConfigError, "gamma must be"),
         ({"confidence": 1.0}, ConfigError, "confidence must be"),
         ({"worst_cost": -1.0}, ConfigError, "worst_cost must be"),
-        ({"batch": "log.parquet"}, ConfigError, "batch must be a TransitionBatch; got str"),
+        ({"batch": "log.parquet"}, ConfigError, "batch must be a TransitionBatch; got 'log"),
         ({"policy": ScriptedPolicy("slot-filling/key-pad")}, PolicyError, "no `options`"),
-        ({"policy": "policy"}, PolicyError, "certify needs a policy.* str has neither"),
+        ({"policy": Whole()}, PolicyError, "one-step form.* Whole has neither"),
+        ({"policy": "policy"}, ConfigError, "policy must be a BudgetedPolicy; got 'policy'"),
     ],
 )
 def test_bad_settings_are_named(change, error, words):

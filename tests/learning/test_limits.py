@@ -338,7 +338,7 @@ def test_a_calibrated_chance_is_kept(limited, env):
     policy = bmdp.calibrate(limited[0].policy, env, **how, budgets=[0.0, 0.3, 1.0])
     promise = policy.certificate
     assert (promise.cost_range, promise.binary_costs) == ((0.0, 1.0), True)
-    assert "costs more than 1 with at most that chance" in str(promise)
+    assert "the chance that an episode costs more than 1 is at most the budget" in str(promise)
     budget = float(np.sort(promise.cost_high)[1])
     found = bmdp.evaluate(policy, env, budgets=[budget], n_episodes=5_000, seed=9)
     assert found.dial_cost_high[0] < budget
@@ -352,7 +352,7 @@ def test_a_calibrated_sum_is_of_undiscounted_costs(summed, env):
         bmdp.calibrate(summed[0].policy, env, **how)
     policy = bmdp.calibrate(summed[0].policy, env, **how, cost_range=(0, 4), budgets=[1.0])
     assert policy.certificate.cost_mean[0] == pytest.approx(1.0, abs=0.15)
-    assert "discounted by 1" in str(policy.certificate)
+    assert "(discount 1)" in str(policy.certificate)
 
 
 def test_certificates_of_a_log_bound_the_truth(summed, limited, env):

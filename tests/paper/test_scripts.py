@@ -245,10 +245,10 @@ def test_treatments_go_from_parquet_to_a_certificate_and_a_page(tmp_path, capsys
     script("examples/treatments.py").main(words)
     told = capsys.readouterr().out
     assert "Learned from 1,500 transitions of 300 episodes" in told
-    assert "Promised with confidence 0.95, by a log" in told
+    assert "Promised with confidence 0.95, from a log" in told
     assert any(f"of 80 gets: {name}" in told for name in ("tablets", "wait"))  # no infusion
     page = (tmp_path / "pages" / "index.html").read_text()
-    assert "Promised with confidence 0.95, by a log" in page
+    assert "Promised with confidence 0.95, from a log" in page
     assert "effective episodes" in page
     assert "Forecast, from the episodes by which it was calibrated" in page
     promised = json.loads(told.splitlines()[-1])

@@ -71,7 +71,8 @@ class SixTupleAdapter(gymnasium.Env[Any, Any]):
             info).
 
     Raises:
-        ConfigError: if it lacks one of them, or its actions are not discrete.
+        ConfigError: if it lacks one of them.
+        EnvError: if its actions are not discrete.
 
     >>> class Safety:
     ...     action_space = observation_space = spaces.Discrete(2)
@@ -151,7 +152,8 @@ class VectorRewardAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
             negative number: -1 makes it positive. Other factors scale it.
 
     Raises:
-        ConfigError: if actions are not discrete, or the indices or the sign make no sense.
+        ConfigError: if the indices or the sign make no sense.
+        EnvError: if actions are not discrete.
 
     >>> class TwoRewards(gymnasium.Env):
     ...     action_space = observation_space = spaces.Discrete(2)
@@ -226,7 +228,8 @@ class CostFunction(gymnasium.Wrapper[Any, Any, Any, Any]):
         cost: function of (observation, action, next observation, info of the step).
 
     Raises:
-        ConfigError: if actions are not discrete, or the cost is not a function.
+        ConfigError: if the cost is not a function.
+        EnvError: if actions are not discrete.
 
     >>> pole = gymnasium.make("CartPole-v1")
     >>> env = CostFunction(pole, lambda seen, action, after, info: float(abs(after[0]) > 1))
@@ -296,7 +299,7 @@ def require_action(space: Any, action: Any) -> None:
 def _require_discrete(action_space: Any) -> None:
     problem = why_not_discrete(action_space)
     if problem is not None:
-        raise ConfigError(f"env.action_space: {problem}.")
+        raise EnvError(f"env.action_space: {problem}.")
 
 
 def _checked(name: str, value: Any, step: int) -> float:

@@ -374,7 +374,10 @@ def _own_metadata(env: Any) -> dict[str, Any]:
 def _discrete(spec: EnvSpec, space: spaces.Space[Any]) -> tuple[spaces.Discrete, int]:
     """The actions, counted from 0, and the first one as the environment counts them."""
     if not isinstance(space, spaces.Discrete):
-        raise EnvError(f"{spec.id} must have discrete actions; its action space is {space}.")
+        raise EnvError(
+            f"{spec.id} must have discrete actions; its action space is {space}. "
+            "Wrap it, and offer a few of its actions by number."
+        )
     return spaces.Discrete(int(space.n)), int(space.start)
 
 

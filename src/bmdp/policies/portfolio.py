@@ -53,6 +53,8 @@ from bmdp.policies.state import (
 )
 from bmdp.storage import storable
 
+_NOT_COVERED = "It does not cover a budget that is changed in the middle of an episode."
+
 
 @checked
 @storable
@@ -393,23 +395,21 @@ class Certificate:
         """The promise at every budget, in words."""
         first = f"at every budget from {self.smallest_budget:.4g} on, "
         if self.episode_limit is not None:
-            limit = f"{self.episode_limit:g}"
-            return f"{first}an episode costs more than {limit} with at most that chance."
+            over = f"an episode costs more than {self.episode_limit:g}"
+            return f"{first}the chance that {over} is at most the budget."
         discount = self.gamma if self.cost_gamma is None else self.cost_gamma
-        return (
-            f"{first}an episode costs at most the budget on average (discounted by {discount:g})."
-        )
+        return f"{first}an episode costs at most the budget on average (discount {discount:g})."
 
     def __str__(self) -> str:
         """The promise in three lines."""
         low, high = self.cost_range
         between = f"{low:g} or {high:g}" if self.binary_costs else f"from {low:g} to {high:g}"
-        cost = f", which cost {between}" if self.episode_limit is None else ""
+        cost = f", if each costs {between}" if self.episode_limit is None else ""
         return (
             f"Promised with confidence {self.confidence:g}: {self.promise}\n"
-            f"For episodes that start as those of {self.env} with settings {self.settings}"
-            f"{cost}. A dial that is moved in the middle of an episode is not covered.\n"
-            f"Found by {self.n_episodes} episodes of each of {self.n_members} members, seed "
+            f"This holds for episodes that start like those of {self.env} with settings "
+            f"{self.settings}{cost}. {_NOT_COVERED}\n"
+            f"Checked with {self.n_episodes:,} episodes of each of {self.n_members} members. Seed "
             f"{self.seed}."
         )
 
@@ -431,14 +431,16 @@ class LogCertificate(Certificate):
 
     def __str__(self) -> str:
         """The promise in three lines."""
-        best = int(np.argmin(self.cost_high))
+        worth = self.effective_episodes[int(np.argmin(self.cost_high))]
+        rest = f", if none costs more than {self.cost_range[1]:.4g} from any step to its end"
         return (
-            f"Promised with confidence {self.confidence:g}, by a log: {self.promise}\n"
-            "For episodes that start as those of the log, and of whose rest none costs more than "
-            f"{self.cost_range[1]:.4g}. A dial that is moved in the middle is not covered.\n"
-            f"Found by {self.n_episodes:,} episodes, which tell as much about the cheapest of "
-            f"{self.n_members} members as {self.effective_episodes[best]:,.0f} of its own; seed "
-            f"{self.seed}. The log says too little about {self.n_refused} others."
+            f"Promised with confidence {self.confidence:g}, from a log: {self.promise}\n"
+            "This holds for episodes that start like those of the log"
+            f"{rest if self.episode_limit is None else ''}. {_NOT_COVERED}\n"
+            f"Checked with {self.n_episodes:,} logged episodes; for the cheapest of "
+            f"{self.n_members} members they are worth {worth:,.0f} episodes of its own. Members "
+            f"left out because the log says too little about them: {self.n_refused}. "
+            f"Seed {self.seed}."
         )
 
 

@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import bmdp
 from bmdp import BudgetError, ConfigError, DataError, EnvError, StoreError, TransitionBatch
+from bmdp.envs import CostFunction
 from bmdp.learn.candidates import Recipe, learned, recipes
 from bmdp.learn.natures import first_prices
 from bmdp.models import ForestModel
@@ -359,6 +360,12 @@ def test_an_environment_without_costs_is_refused():
 def test_an_environment_of_continuous_actions_is_refused():
     with pytest.raises(EnvError, match="Pendulum-v1 must have discrete actions"):
         bmdp.fit("Pendulum-v1", episodes=50)
+    costly = EnvSpec(
+        "tests/CostlyPendulum-v0",
+        entry_point=lambda: CostFunction(gymnasium.make("Pendulum-v1"), lambda *_: 0.0),
+    )
+    with pytest.raises(EnvError, match="only Discrete actions are supported; got Box"):
+        bmdp.fit(costly, episodes=50)
 
 
 def test_settings_that_an_environment_does_not_have_are_refused():

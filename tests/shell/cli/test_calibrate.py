@@ -266,7 +266,7 @@ def test_a_certificate_of_a_log_is_told_in_words(logged, tmp_path):
     run_folder, later = logged
     result = run(run_folder, "--data", later, "--out", tmp_path / "safe", "--confidence", 0.9)
     assert result.exit_code == 0, result.stderr
-    assert "Promised with confidence 0.9, by a log" in result.stdout
+    assert "Promised with confidence 0.9, from a log" in result.stdout
     assert "Not promised: the cost of a single episode" in result.stdout
 
 

@@ -272,11 +272,11 @@ def test_without_a_reset_nothing_was_seen_yet():
     ],
 )
 def test_actions_that_are_not_discrete_are_refused(space, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(EnvError, match=message):
         SixTupleAdapter(SafeWalk(action_space=space))
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(EnvError, match=message):
         VectorRewardAdapter(VectorWalk(action_space=space))
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(EnvError, match=message):
         CostFunction(Walk(action_space=space), paid_for_time)
 
 
