@@ -8,6 +8,7 @@ an array is no ragged list. Ranges, shapes and what arrays hold are checked by t
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
@@ -28,11 +29,12 @@ import numpy as np
 
 from bmdp.arrays import any_array, is_tensor
 from bmdp.checks import is_number, told
-from bmdp.errors import BmdpError, BudgetError, ConfigError, DataError
+from bmdp.errors import BmdpError, BudgetError, ConfigError, DataError, StoreError
 
 T = TypeVar("T")
 
-_BUDGETS = ("beta", "budget")  # names of arguments that have an error of their own
+_BUDGETS = ("beta", "budget", "budgets")  # arguments that have an error of their own
+_LOGS = ("TransitionBatch", "StoredLog", "EncodedLog")
 _LARGEST = int(sys.float_info.max)
 
 
@@ -88,8 +90,7 @@ class _Kind(NamedTuple):
         if not self.holds(value):
             if self.error is DataError and isinstance(value, list | tuple | np.ndarray):
                 any_array(name, value)  # which says more of ragged lists, and of masked arrays
-            is_budget = name in _BUDGETS and self.error is ConfigError
-            error = BudgetError if is_budget else self.error
+            error = BudgetError if name in _BUDGETS else self.error
             raise error(f"{name} must be {self.says}; got {told(value)}.")
         return self.made(value)
 
@@ -161,8 +162,11 @@ def _either(options: tuple[Any, ...]) -> _Kind:
     kinds = [_kind(option) for option in options]
     if _ANY in kinds:
         return _ANY
-    error = DataError if any(k.error is DataError for k in kinds) else ConfigError
-    says = " or ".join(dict.fromkeys(k.says for k in kinds))
+    errors = {k.error for k in kinds}
+    error = next((e for e in (DataError, StoreError) if e in errors), ConfigError)
+    is_path = _PLAIN[os.PathLike] in kinds  # a text is a path, too
+    told_of = [k.says for k in kinds if not (is_path and k is _PLAIN[str])]
+    says = " or ".join(dict.fromkeys(told_of))
 
     def made(value: Any) -> Any:
         return next(k for k in kinds if k.holds(value)).made(value)
@@ -208,7 +212,8 @@ def _of_class(cls: type[Any]) -> _Kind:
     """An instance; of a protocol, what has one of its methods: which it needs, the call knows."""
     name = f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__}"
     if not getattr(cls, "_is_protocol", False):
-        return _Kind(name, lambda value: isinstance(value, cls), types=frozenset([cls]))
+        error = DataError if cls.__name__ in _LOGS else ConfigError
+        return _Kind(name, lambda value: isinstance(value, cls), error, types=frozenset([cls]))
     asked = [
         part
         for home in cls.__mro__
@@ -293,6 +298,9 @@ _PLAIN: dict[Any, _Kind] = {
     ),
     int: _Kind("a whole number", _is_whole),
     float: _Kind("a number", _is_real, types=frozenset([float])),
+    os.PathLike: _Kind(
+        "the name of a file or folder", lambda value: isinstance(value, os.PathLike), StoreError
+    ),
     str: _Kind("text", lambda value: isinstance(value, str) and "\0" not in value),
     NoneType: _Kind("None", lambda value: value is None, types=frozenset([NoneType])),
     Callable: _Kind("a function", callable),

@@ -640,7 +640,12 @@ def test_fitted_intervals_of_more_episodes_are_near_what_comes_of_it(seed):
 def test_what_it_finds_cannot_be_changed():
     columns = {field: np.zeros(2) for field in OfflineEvaluation.__annotations__}
     columns |= {"method": "fitted", "confidence": 0.9, "seed": 0, "n_bootstrap": 0}
-    columns |= {"n_episodes": 3, "n_transitions": 9}
+    columns |= {
+        "n_episodes": 3,
+        "n_transitions": 9,
+        "outside_rows": (1, 2),
+        "probability_error": 0.0,
+    }
     found = OfflineEvaluation(**columns)
     with pytest.raises(ValueError, match="read-only"):
         found.cost_low[0] = 9.0

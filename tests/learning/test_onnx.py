@@ -224,7 +224,7 @@ def learned(name, **changes):
 
 def test_a_clock_caution_hidden_numbers_and_untaken_actions_are_kept():
     rng = np.random.default_rng(0)
-    q = fitted("forest").q_function
+    q = fitted("forest", schedule=Iterations(2)).q_function
     shown = np.array([True, False, True, False])
     clocked = replace(q, shown=np.array([True, False, True]), clock=6)
     policy = replace(fitted("forest"), q_function=clocked)
@@ -499,10 +499,17 @@ def of_own_regressor():
     return BFTQ(config).fit(log(), seed=0)
 
 
+class OwnSupport:
+    """Knows every action."""
+
+    def known(self, states, available=None):
+        return np.ones((len(states), 3), bool)
+
+
 REFUSED = {
     "function": (lambda: HullPolicy(of_function, [0.0, 1.0]), "of_function"),
     "own regressor": (of_own_regressor, "NeighboursQ"),
-    "own support": (lambda: learned("linear", support=ALL), "dict"),
+    "own support": (lambda: learned("linear", support=OwnSupport()), "OwnSupport"),
     "random": (lambda: RandomBudgetedPolicy(2, 0.0, 1.0), "RandomBudgetedPolicy"),
     "allocation": (lambda: allocate_budgets(branches().model).policy(), "AllocationPolicy"),
     "random member": (lambda: portfolio([RandomBudgetedPolicy(2, 0, 1)]), "RandomBudgetedPolicy"),

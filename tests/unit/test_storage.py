@@ -488,6 +488,9 @@ def test_a_stranger_of_a_known_name_is_not_stored(tmp_path):
     class TabularQ:
         q_r: int = 0
 
+        def __call__(self, states):
+            return None
+
     with pytest.raises(StoreError, match="'TabularQ' cannot be stored"):
         HullPolicy(TabularQ(), [0.0]).save(tmp_path / "policy")
 

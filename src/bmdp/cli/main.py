@@ -83,7 +83,7 @@ class Verbs(TyperGroup):
 
 
 def _in_a_line(error: Exception) -> str | None:
-    """What a user is told of an error; None if nobody expected it."""
+    """A user is told this of an error; None if nobody expected it."""
     if isinstance(error, BmdpError):
         return str(error)
     if isinstance(error, OSError):

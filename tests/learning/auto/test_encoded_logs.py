@@ -128,7 +128,7 @@ def test_columns_are_for_logs():
     log = TransitionBatch([0], [0], [0], [0], [0], [True])
     with pytest.raises(ConfigError, match="columns are for files and data frames"):
         bmdp.fit(log, gamma=1.0, columns=Columns(cost="damage"))
-    with pytest.raises(ConfigError, match="columns must be of type Columns; got dict"):
+    with pytest.raises(ConfigError, match="columns must be a Columns or None; got"):
         bmdp.fit(log, gamma=1.0, columns={"cost": "damage"})
     with pytest.raises(ConfigError, match="missing must be one of error, impute; got 'drop'"):
         bmdp.fit(log, gamma=1.0, missing="drop")

@@ -808,7 +808,10 @@ def test_a_schedule_that_is_given_is_taken():
         (lambda: Iterations(settled=-1.0), "settled must be from 0 on"),
         (lambda: Iterations(stop_loss=-1.0), "stop_loss must be from 0 on"),
         (lambda: Backward("each"), "last_step must be one of own, shared; got 'each'"),
-        (lambda: replace(EXACT, schedule="none"), "schedule must be Iterations, Backward or None"),
+        (
+            lambda: replace(EXACT, schedule="none"),
+            "schedule must be an Iterations or a Backward or None",
+        ),
         (
             lambda: with_setting(SPEC, "learner.schedule=Bakward"),
             "one of Iterations, Backward; got 'Bakward'. Did you mean 'Backward'?",
@@ -845,7 +848,7 @@ def test_backwards_every_model_needs_rows_of_the_last_step():
 @each_last_step
 def test_the_last_step_alone_is_not_enough(last_step):
     batch = every_step(fraction_model(1, 0.9), 4)
-    with pytest.raises(DataError, match="0 transitions"):
+    with pytest.raises(DataError, match="step must be 0, 1, 2 and so on"):
         fitted(batch.take(batch.step == 3), schedule=Backward(last_step))
 
 

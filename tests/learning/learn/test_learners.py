@@ -235,8 +235,8 @@ def test_stored_budgets_may_be_the_labels():
         ({"slope_cap": 0.5}, "slope_cap must be 0 or above 1; got 0.5"),
         ({"caution": np.inf}, "caution must be finite; got inf"),
         ({"ensemble": 0}, "ensemble must be a whole number from 1 on"),
-        ({"model": "KernelModel"}, "model must be a regressor; got 'KernelModel'"),
-        ({"schedule": 3}, "schedule must be Iterations, Backward or None; got 3"),
+        ({"model": "KernelModel"}, "model must be a Regressor; got 'KernelModel'"),
+        ({"schedule": 3}, "schedule must be an Iterations or a Backward or None; got 3"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):

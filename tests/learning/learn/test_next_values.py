@@ -8,8 +8,6 @@ from batches import exhaustive_batch, fraction_model
 from bmdp import PolicyError, hull_mixture, upper_frontier
 from bmdp.exact.evaluation import policy_matrix
 from bmdp.exact.operators import QTables, expectation_operator, optimality_operator
-from bmdp.frontier import crossed_values
-from bmdp.learn import next_values
 from bmdp.learn.fit import Source, bootstrap_targets
 from bmdp.learn.next_values import hull_values, places_of, policy_values, priced_values
 from bmdp.policies import HullPolicy, TabularQ
@@ -286,21 +284,6 @@ def test_an_action_that_the_batch_does_not_have_is_refused(action):
     options = Options(np.array([[[action]]]), np.array([[[0.0]]]), np.array([[[1.0]]]))
     with pytest.raises(PolicyError, match=f"plays action {action}; the batch has actions 0 to 2"):
         places_of(options, GRID, 3)
-
-
-def test_valuing_next_states_leaves_torchs_number_of_threads_as_it_is(monkeypatch):
-    """Numba's parallel loops set it to their own, which makes regressions wait for each other."""
-
-    def as_numba_does(*arguments, **settings):
-        torch.set_num_threads(before + 1)
-        return crossed_values(*arguments, **settings)
-
-    monkeypatch.setattr(next_values, "crossed_values", as_numba_does)
-    before, values, known = torch.get_num_threads(), torch.rand(1, 4, 2, 3, 5), torch.ones(4, 3) > 0
-    source = Source(0, np.zeros((4, 1)), values, known, (1.0, 1.0))
-    worth = next_values.hull_values(10.0, costs_from_zero=True)(source)
-    worth(values, known, torch.linspace(0, 1, 5), slice(0, 4))
-    assert torch.get_num_threads() == before
 
 
 # Prices, by a compiled loop

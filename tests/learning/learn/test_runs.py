@@ -43,6 +43,7 @@ from bmdp.learn.runs import (
 )
 from bmdp.models import EncoderNet, ForestModel, FrontierNet, KernelModel, LinearModel, Regression
 from bmdp.policies import Portfolio, RandomBudgetedPolicy
+from ferries import retold
 from training import LEARNER, OPTIONS, SPEC, Killed, content, kill_after, row, told, with_learner
 
 NEXT = storage.SCHEMA + 1
@@ -706,9 +707,7 @@ def test_a_run_that_goes_on_with_other_threads_comes_to_the_same_bytes(tmp_path,
     train(with_kernels(), tmp_path / "whole", seed=0, device="cpu")
     with pytest.raises(Killed):
         train(with_kernels(), tmp_path / "run", seed=0, device="cpu", on_record=kill_after(4))
-    path = tmp_path / "run" / "spec.json"
-    header = json.loads(path.read_text())
-    path.write_text(json.dumps({**header, "threads": 2}))
+    retold(tmp_path / "run", threads=2)
     n_threads(2)
     resume(tmp_path / "run")
     assert_as_whole(tmp_path / "run", tmp_path / "whole")

@@ -270,7 +270,7 @@ def test_arrays_that_are_as_they_were_are_not(policy, tmp_path):
     ("settings", "message"),
     [
         ({"trees": 0}, "trees must be a whole number from 1 on; got 0"),
-        ({"leaf": 2.5}, r"leaf must be a whole number from 1 on; got 2\.5"),
+        ({"leaf": 2.5}, r"leaf must be a whole number or None; got 2\.5"),
     ],
 )
 def test_settings_are_checked(settings, message):

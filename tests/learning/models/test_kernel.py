@@ -459,7 +459,7 @@ def test_a_setting_is_changed_by_name():
     ("settings", "message"),
     [
         ({"centres": 0}, "centres must be a whole number from 1 on; got 0"),
-        ({"centres": 2.5}, r"centres must be a whole number from 1 on; got 2\.5"),
+        ({"centres": 2.5}, r"centres must be a whole number; got 2\.5"),
         ({"lengths": ()}, r"lengths must be numbers above 0; got \(\)"),
         ({"lengths": (1.0, 0.0)}, r"lengths must be numbers above 0; got \(1\.0, 0\.0\)"),
         ({"lengths": (float("inf"),)}, "lengths must be numbers above 0; got"),

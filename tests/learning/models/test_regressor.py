@@ -391,7 +391,7 @@ def test_a_regressor_has_a_name_of_its_own():
 
 
 def test_what_makes_no_models_is_no_regressor():
-    with pytest.raises(ConfigError, match="model must be a regressor; got 'KernelModel'"):
+    with pytest.raises(ConfigError, match="model must be a Regressor; got 'KernelModel'"):
         BFTQConfig(gamma=0.9, model="KernelModel")
 
 

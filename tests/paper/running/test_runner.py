@@ -163,7 +163,7 @@ def test_what_fails_is_told_and_all_else_is_done(tmp_path):
     failures = run_experiment(FAIL, tmp_path / "run", on_progress=lambda *said: seen.append(said))
     told_of = {failure.task: failure for failure in failures}
     assert set(told_of) == {"error/seed-1", "bug/seed-0", "bug/seed-1", "death/seed-0"}
-    assert told_of["error/seed-1"].message == "the data are\nwrong."
+    assert told_of["error/seed-1"].message == "the data are wrong."
     assert not told_of["error/seed-1"].trace
     assert told_of["bug/seed-0"].message == "ZeroDivisionError: nobody thought of this"
     assert "in _bug" in told_of["bug/seed-0"].trace

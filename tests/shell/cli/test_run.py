@@ -97,7 +97,7 @@ def test_what_failed_is_told_with_part_and_seed(tmp_path):
     assert result.stderr.count("Traceback") == 2
     found = json.loads(run(*asked, "--json").stdout)
     assert found["finished"] == ["error/seed-0", "good/seed-0", "good/seed-1"]
-    assert found["failed"][1] == {"task": "error/seed-1", "error": "the data are\nwrong."}
+    assert found["failed"][1] == {"task": "error/seed-1", "error": "the data are wrong."}
 
 
 def test_every_task_has_a_bar_and_so_have_all(tmp_path, bars):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmdp import DataError, MissingDependency, StoreError
+from bmdp.arrays import MAGNITUDE
 from bmdp.data import Columns, TransitionBatch, load_batch, load_batches
 from bmdp.learn import BFTQ, Backward, BFTQConfig
 from bmdp.models import LinearModel
@@ -79,8 +80,9 @@ def batches(draw):
         flat = draw(st.lists(values, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
         return np.array(flat).reshape(shape)
 
-    finite = st.floats(allow_nan=False, allow_infinity=False)
+    finite = st.floats(-MAGNITUDE, MAGNITUDE)
     narrow = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    narrow = finite if width == 64 else narrow
     seen = [column(narrow, (n, size)).astype(f"f{width // 8}") for _ in range(2)]
     terminal = column(st.booleans())
     optional = {

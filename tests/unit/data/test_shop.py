@@ -59,5 +59,5 @@ def test_a_seed_gives_one_log():
 
 @pytest.mark.parametrize("n_customers", [0, -1, 2.5, None])
 def test_a_number_of_customers_that_is_none_is_refused(n_customers):
-    with pytest.raises(bmdp.ConfigError, match="n_customers must be a whole number from 1 on"):
+    with pytest.raises(bmdp.ConfigError, match="n_customers must be a whole number"):
         customers(n_customers)

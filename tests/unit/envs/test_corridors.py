@@ -162,7 +162,7 @@ def test_routes_walked_straight_cost_and_earn_what_they_should(routes):
         ({"height": 6.0}, "height must be a whole number"),
         ({"noise_std": -0.1}, "noise_std must be from 0 on; got -0.1"),
         ({"noise_std": (0.1, np.nan)}, "noise_std must be from 0 on"),
-        ({"noise_std": (0.1, 0.2, 0.3)}, "noise_std must be one number, or two"),
+        ({"noise_std": (0.1, 0.2, 0.3)}, "noise_std must be a number or"),
         ({"noise": "wind"}, "noise must be one of heading, position; got 'wind'"),
         ({"horizon": 0}, "horizon must be a whole number from 1 on; got 0"),
         ({"routes": 1}, "routes must be a whole number from 2 on; got 1"),

@@ -241,7 +241,7 @@ def test_a_start_that_is_neither_a_state_nor_a_distribution_is_refused(start):
 
 
 def test_other_settings_and_actions_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="num_envs must be from 1 on"):
+    with pytest.raises(ConfigError, match="num_envs must be a whole number from 1 on"):
         FiniteVectorEnv(random_model(), 0)
     with pytest.raises(ConfigError, match="render_mode must be one of"):
         FiniteEnv(random_model(), render_mode="rgb_array")

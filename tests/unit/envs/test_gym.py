@@ -151,7 +151,7 @@ def test_a_step_after_the_end_is_refused(env_id):
 
 @IDS
 def test_bad_settings_of_a_batch_are_refused(env_id):
-    with pytest.raises(ConfigError, match="num_envs must be from 1 on"):
+    with pytest.raises(ConfigError, match="num_envs must be a whole number from 1 on"):
         type(batch(env_id, 1))(num_envs=0)
     with pytest.raises(ConfigError, match="cannot be rendered"):
         type(batch(env_id, 1))(num_envs=1, render_mode="rgb_array")
