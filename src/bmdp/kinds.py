@@ -90,7 +90,7 @@ class _Kind(NamedTuple):
         if not self.holds(value):
             if self.error is DataError and isinstance(value, list | tuple | np.ndarray):
                 any_array(name, value)  # which says more of ragged lists, and of masked arrays
-            error = BudgetError if name in _BUDGETS else self.error
+            error = BudgetError if name in _BUDGETS and "number" in self.says else self.error
             raise error(f"{name} must be {self.says}; got {told(value)}.")
         return self.made(value)
 
