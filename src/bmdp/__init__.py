@@ -1,6 +1,6 @@
 """Budgeted Markov decision processes: one policy, any risk budget.
 
-A name is imported when it is first asked for, so that `import bmdp` takes a tenth of a second.
+A name is imported when it is first asked for, so that `import bmdp` is quick.
 """
 
 from typing import TYPE_CHECKING
