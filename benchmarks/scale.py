@@ -203,7 +203,7 @@ def measured(case: Case, folder: Path, *, is_warm: bool = True) -> dict[str, Any
     found["gigabytes_per_second"] = speed
     if n_iterations is not None:
         each = (seconds - parts.seconds["trees"]) / n_iterations
-        found["limit_share"] = round(parts.n_bytes / 1e9 / speed / each, 4)
+        found["limit_share"] = float(f"{parts.n_bytes / 1e9 / speed / each:.2g}")
         n_trees = model.trees if isinstance(model, ForestModel) else 0
         n_bytes = len(view) * n_iterations * (4 * n_trees + 16 * case.heads)
         found["inner_loop_share"] = round(n_bytes / 1e9 / speed / parts.seconds["adding"], 4)
