@@ -102,6 +102,7 @@ class AllocationPolicy(Policy):
             require_shape(f"AllocationPolicy.{name}", getattr(self, name), shape, letters)
         for name in ("probability", "reward", "cost", "vertex_cost", "vertex_reward"):
             require_finite(f"AllocationPolicy.{name}", getattr(self, name))
+        _require_whole(self, "first", "next_state", "row_start", "stage_start")
         _require_starts("row_start", self.row_start, n_entries, least=0)
         _require_starts("stage_start", self.stage_start, len(self.vertex_cost), least=1)
         for starts, n_own in zip(self.first, np.diff(self.stage_start), strict=True):
@@ -170,6 +171,12 @@ class AllocationPolicy(Policy):
     def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> AllocationTracker:
         """Starts `N` episodes."""
         return AllocationTracker(self, budgets, episode_streams(rng, states))
+
+
+def _require_whole(policy: AllocationPolicy, *names: str) -> None:
+    for name in names:
+        if getattr(policy, name).dtype.kind != "i":
+            raise DataError(f"AllocationPolicy.{name} must be of whole numbers.")
 
 
 def _require_starts(name: str, starts: IntArray, end: int, *, least: int) -> None:
