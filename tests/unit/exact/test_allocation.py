@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bmdp import ConfigError, ConvergenceError, PolicyError
+from bmdp import ConfigError, ConvergenceError, DataError, PolicyError
 from bmdp.exact import allocate_budgets, optimal_frontier
 from bmdp.exact.textbook import branches, forever, garnet, ladder, payments
 from oracles.simulation import discounted_returns, is_mean_of
@@ -108,3 +110,10 @@ def test_a_next_state_that_cannot_follow_is_refused():
     tracker.decide([0])
     with pytest.raises(PolicyError, match="state 0 cannot follow in episode 0"):
         tracker.observe([0.0], [0], [False])
+
+
+def test_numbers_of_states_are_whole_even_if_there_are_none():
+    policy = allocate_budgets(branches().model).policy()
+    none = {"next_state": np.zeros(0), "probability": np.zeros(0)}
+    with pytest.raises(DataError, match="next_state must be of whole numbers"):
+        replace(policy, **none)
