@@ -112,14 +112,15 @@ def asked_range(address: str) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def story(out: Path, n_logged: int, n_served: int, minutes: float, seed: int) -> tuple[int, int]:
+def story(given: argparse.Namespace) -> tuple[int, int]:
     """Goes all the way; returns the exit codes of the watch, before and after customers change."""
+    out, seed, n_served = given.out, given.seed, given.served
     out.mkdir(parents=True)
     for number, name in enumerate(("log", "later")):
-        customers(n_logged, seed + number).to_parquet(out / f"{name}.parquet")
+        customers(given.logged, seed + number).to_parquet(out / f"{name}.parquet")
     run, safe, log = out / "run", out / "safe", out / "served.jsonl"
     training = out / "log.parquet"
-    told("fit", "--data", training, "--gamma", "1", "--minutes", str(minutes), "--out", run)
+    told("fit", "--data", training, "--gamma", "1", "--minutes", str(given.minutes), "--out", run)
     told("report", run)
     told("calibrate", run, "--data", out / "later.parquet", "--out", safe)
     watching: list[str | Path] = ["--policy", safe, "--training", training, "--gamma", "1"]
@@ -129,7 +130,7 @@ def story(out: Path, n_logged: int, n_served: int, minutes: float, seed: int) ->
         stream(address, n_served, rng)
         before = told("watch", log, *watching, "--out", out / "watch")
         print(f"\ncustomers get angrier after {n_served:,}")
-        stream(address, n_served, rng, anger=3.0)
+        stream(address, n_served, rng, given.anger)
     after = told("watch", log, *watching, "--out", out / "watch-after")
     return before, after
 
@@ -144,8 +145,8 @@ def main(words: list[str] | None = None) -> None:
     )
     parser.add_argument("--minutes", type=float, default=2.0, help="that the fit may take")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(words)
-    codes = story(given.out, given.logged, given.served, given.minutes, given.seed)
+    parser.add_argument("--anger", type=float, default=3.0, help="times as many complaints, then")
+    codes = story(parser.parse_args(words))
     print(f"\nthe watch ended with {codes[0]}, and with {codes[1]} after customers had changed")
 
 

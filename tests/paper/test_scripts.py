@@ -259,7 +259,8 @@ def test_a_dial_goes_from_a_log_to_a_service_whose_watch_sees_that_customers_cha
     tmp_path, capsys
 ):
     words = ["--out", str(tmp_path / "story"), "--logged", "400", "--served", "250"]
-    script("examples/in_production.py").main([*words, "--minutes", "0.05"])
+    words += ["--anger", "8", "--minutes", "2"]  # more minutes than it takes
+    script("examples/in_production.py").main(words)
     told = capsys.readouterr().out
     assert "the watch ended with 0, and with 1 after customers had changed" in told
     (since,) = re.findall(r"all budgets: broken since episode (\d+)", told)
