@@ -31,10 +31,9 @@ demo: $(VENV)/installed  ## learn a dial for corridors, two minutes, and write t
 	$(BIN)/bmdp fit corridors --episodes 2000 --minutes 2 --out out/demo --force
 	$(BIN)/bmdp report out/demo
 
-# Types and kernels use one core each, tests all that there are. Kernels come first: what numba has
-# compiled is kept, and would else be compiled by every worker.
+# Kernels come first: what numba has compiled is kept, and would else be compiled by every worker.
 test: $(VENV)/installed-dev  ## all that must pass: lint, types, tests
-	@$(MAKE) --no-print-directory --output-sync -j 2 types compiled lint
+	@$(MAKE) --no-print-directory --output-sync -j 2 compiled types lint
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) -m 'not slow' $(KERNELS:%=--ignore=%)
 
 check: lint types  ## lint and types alone
@@ -52,7 +51,7 @@ uncompiled: $(VENV)/installed-dev
 
 # Not under coverage, which would follow the compiler.
 compiled: $(VENV)/installed-dev
-	$(BIN)/pytest -q $(KERNELS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(KERNELS)
 
 # All but those of the kernels, under coverage.
 tests: $(VENV)/installed-dev

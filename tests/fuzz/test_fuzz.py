@@ -4,7 +4,7 @@ import pytest
 
 from fuzz.__main__ import CAMPAIGNS, run_campaign
 
-SHORT = {"calls": 100, "files": 150, "kills": 3, "frontiers": 7_000, "soak": 66_000}
+SHORT = {"calls": 100, "files": 100, "kills": 2, "frontiers": 7_000, "soak": 66_000}
 """Cases of a short run; 20 of others."""
 LONGER = {"kills": 30, "disks": 12}
 """Cases of what starts processes."""

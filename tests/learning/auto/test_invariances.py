@@ -172,7 +172,7 @@ def test_a_fit_takes_the_episodes_of_a_log_that_was_copied_once():
     assert "every episode is there 2 times: each was taken once" in found.notes
 
 
-@pytest.mark.parametrize("log", [large_grid, plane])
+@pytest.mark.parametrize("log", [pytest.param(large_grid, marks=pytest.mark.slow), plane])
 def test_a_number_that_says_nothing_changes_the_forecast_within_its_intervals(log):
     """States are no longer few with it."""
     plain, found = (fitted(log, telling).forecast for telling in (SAME, Telling(states=with_noise)))

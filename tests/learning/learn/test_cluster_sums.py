@@ -126,7 +126,7 @@ def by(crew, lose=lambda number: None, **changes):
     return lambda log, next_values: Sums(log, next_values, workers=crew, **changes)
 
 
-QUICK = ("forest, backwards", "kernel, traces")
+QUICK = ("kernel, traces",)
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_an_actor_is_no_regressor():
             call()
 
 
-@pytest.mark.parametrize("action", [0, 1])
+@pytest.mark.parametrize("action", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_dial_that_does_the_wrong_thing_learns_what_is_best_at_every_price(action):
     assert agreement(practise(action)) > 0.93
 
@@ -240,7 +240,13 @@ def test_what_is_promised_after_practice_is_what_is_paid(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "units", [{"reward_unit": 1e3}, {"cost_unit": 1e-3}, {"state_unit": 1e4}, {"cost_unit": 50.0}]
+    "units",
+    [
+        {"reward_unit": 1e3},
+        {"cost_unit": 1e-3},
+        pytest.param({"state_unit": 1e4}, marks=pytest.mark.slow),
+        pytest.param({"cost_unit": 50.0}, marks=pytest.mark.slow),
+    ],
 )
 def test_units_do_not_matter(units):
     scale = units.get("cost_unit", 1.0) / units.get("reward_unit", 1.0)

@@ -50,6 +50,7 @@ def test_a_narrow_beam_finds_no_more_and_nothing_that_is_not_there():
     assert (narrow.rewards <= best.reward_at(narrow.costs) + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_a_wider_beam_is_never_worse_on_average():
     task = TwoWay()
     curves = [
