@@ -5,9 +5,8 @@
     python benchmarks/comparison.py page --check    # whether it has them
 
 The record, benchmarks/results/comparison.json, holds of every task and method what was measured of
-each seed, with five digits after the point. `keep` writes anew what the folder has, with the
-seeds that it has there, and leaves the rest as it is. Seconds are on docs/paper/performance.md,
-too, which `tables.py` writes.
+each seed, with five digits after the point. `keep` writes anew what the folder has of a seed, and
+leaves the rest as it is. Seconds are on docs/paper/performance.md, too, which `tables.py` writes.
 """
 
 from __future__ import annotations
@@ -124,11 +123,39 @@ def _short(values: Iterable[float | None]) -> list[float | None]:
 
 def updated(record: Mapping[str, Record], found: Mapping[str, Record]) -> dict[str, Record]:
     """Returns a record with what was found; what was not stays as it is."""
-    tasks = {
-        task: _in_order(METHODS.values(), {**record.get(task, {}), **methods})
-        for task, methods in found.items()
-    }
+    tasks = {}
+    for task, methods in found.items():
+        kept = record.get(task, {})
+        rows = {
+            name: joined(kept[name], row)
+            if name in kept and _are_of_today(kept[name], row)
+            else row
+            for name, row in methods.items()
+        }
+        tasks[task] = _in_order(METHODS.values(), {**kept, **rows})
     return _in_order(TASKS.values(), {**record, **tasks})
+
+
+def joined(old: Record, new: Record) -> dict[str, Any]:
+    """Returns a method with the seeds of both records; of a seed that both have, the new one's."""
+    replaced, before, after = new["seeds"], old["calibrated"], new["calibrated"]
+    if before and set(before["seeds"]).difference(replaced):
+        after = _with_seeds(before, after or {name: [] for name in before}, replaced)
+    row = _with_seeds(old, new, replaced) | {"calibrated": after}
+    n_new, n_all = len(replaced), len(row["seeds"])
+    seconds = ((n_all - n_new) * old["seconds"] + n_new * new["seconds"]) / n_all
+    return row | {"seconds": round(seconds, 5)}
+
+
+def _with_seeds(old: Record, new: Record, replaced: Sequence[int]) -> dict[str, Any]:
+    """The new record, with the values that the old one has of seeds that were not replaced."""
+    kept = [i for i, seed in enumerate(old["seeds"]) if seed not in replaced]
+    longer = {
+        name: [old[name][i] for i in kept] + values
+        for name, values in new.items()
+        if isinstance(values, list)
+    }
+    return {**new, **longer}
 
 
 def _in_order(names: Iterable[str], given: Mapping[str, T]) -> dict[str, T]:
@@ -171,7 +198,11 @@ def methods_table(methods: Mapping[str, Record]) -> Table:
 
 def _with_version(name: str, row: Record) -> str:
     """The name of a method; rows of seeds below the first of today are those of version 0.1.0."""
-    return name if min(row["seeds"]) >= FIRST_SEED else f"{name} (0.1.0)"
+    return name if _are_of_today(row) else f"{name} (0.1.0)"
+
+
+def _are_of_today(*rows: Record) -> bool:
+    return all(min(row["seeds"]) >= FIRST_SEED for row in rows)
 
 
 def _mean(values: Sequence[float]) -> float:

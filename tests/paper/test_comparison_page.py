@@ -152,6 +152,31 @@ def test_what_the_folder_does_not_have_stays(record):
             assert (new[task][method] != row) == ((task, method) in replaced)
 
 
+def method(seeds, scores, calibrated, seconds):
+    """A method of the record, with two of its figures alone."""
+    after = {"seeds": list(calibrated), "smallest": list(calibrated.values())}
+    row = {"seeds": seeds, "score": scores, "seconds": seconds}
+    return row | {"models": 7, "calibrated": after if calibrated else None}
+
+
+def test_seeds_of_today_join_those_that_are_kept():
+    old = method([100, 101], [0.1, 0.2], {100: 0.5, 101: 0.6}, 1.0)
+    assert made.joined(old, method([101, 102], [0.3, 0.4], {102: 0.7}, 4.0)) == method(
+        [100, 101, 102], [0.1, 0.3, 0.4], {100: 0.5, 102: 0.7}, 3.0
+    )
+    assert made.joined(old, method([101], [0.3], {}, 4.0))["calibrated"]["seeds"] == [100]
+    assert made.joined(old, method([100, 101], [0.3, 0.4], {}, 4.0))["calibrated"] is None
+
+
+def test_seeds_of_today_do_not_join_those_of_another_version():
+    old, new = (method([seed], [0.1], {}, 1.0) for seed in (0, 100))
+    record = {"slot-filling": {"coin": old}}
+    assert made.updated(record, {"slot-filling": {"coin": new}})["slot-filling"]["coin"] == new
+    record = {"slot-filling": {"coin": method([101], [0.1], {}, 1.0)}}
+    found = made.updated(record, {"slot-filling": {"coin": new}})
+    assert found["slot-filling"]["coin"]["seeds"] == [101, 100]
+
+
 def test_a_record_is_made_where_there_is_none(folder, tmp_path, capsys):
     path = tmp_path / "new.json"
     made.main(["keep", str(folder), "--record", str(path)])
