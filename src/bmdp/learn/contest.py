@@ -83,6 +83,7 @@ _MANY = 1_000  # states from which on what is learned of one should tell of othe
 _FOR_PRACTICE, _FOR_LONG = 0.12, 0.2  # shares of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
+_FOR_PROOF = 0.25  # share of the last episodes that show whether it is
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
 _SEEN = 1.0  # episodes that make an action known to an evaluation
 _STRANGE = 0.05  # share of episodes that do what a log does not know, from which on that is noted
@@ -324,10 +325,20 @@ def fit_env(
     tried = _sorted(raced, is_priced if may_be.any() else None)
     best = tried[0]
     work.tell(0.8, "measuring the dial")
-    runner = next(one for one in ran if one.dial is best.dial)
     most = plan.measure + max(0, plan.choose - race.n_played)  # the choice may need fewer
-    both = _paid(race.measure(runner, most, seconds).curve(spread), batch)
-    policy = work.handed_over(best, both, nature, work.cheaper(tried, both))
+    last = race.n_played + most
+    for_best, known = most - int(_FOR_PROOF * most), {one.name: one for one in ran}
+    runner = race.measure(known[best.dial.recipe.name], for_best, seconds)
+    both = _paid(runner.curve(spread), batch)
+
+    def proven(one: _Tried, cheaper: float) -> _Tried:
+        name = one.dial.recipe.name
+        before, left = known[name], last - race.n_played
+        known[name] = race.prove(before, cheaper, left, _FOR_PROOF * seconds)
+        is_new = known[name] is not before
+        return replace(one, curve=_paid(known[name].curve(spread), batch)) if is_new else one
+
+    policy = work.handed_over(best, both, nature, work.cheaper(tried, both, proven))
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
     work.check_played(forecast, batch)
@@ -602,19 +613,37 @@ class _Work:
         found: FloatArray = self.shelf.numbers(name, lambda: {"found": make()})["found"]
         return found
 
-    def cheaper(self, tried: Sequence[_Tried], curve: Curve) -> _Tried | None:
-        """Returns another candidate that is much cheaper, at its least, than the first one is."""
-        best = tried[0]
-        other = tried[evidence.cheapest([one.curve for one in tried])]
+    def cheaper(
+        self,
+        tried: Sequence[_Tried],
+        curve: Curve,
+        proven: Callable[[_Tried, float], _Tried] = lambda one, _: one,
+    ) -> _Tried | None:
+        """Returns another candidate that is much cheaper, at its least, than the first one is.
+
+        Args:
+            tried: candidates; the first one is taken.
+            curve: of the first one.
+            proven: returns a candidate, that is thought to be cheaper by so much, with more
+                evidence, or itself if there is no more to be had.
+        """
+        best, others = tried[0], list(tried[1:])
         costs = curve.rising()[curve.first() :]
-        least = float(other.curve.rising()[other.curve.first()])
-        if other is best or costs[0] - least <= _CHEAPER * (costs[-1] - least):
-            return None
-        self.note(
-            f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a coin "
-            f"with {other.dial.recipe.name}, which costs {least:.4g}"
-        )
-        return other
+        while others:
+            place = evidence.cheapest([one.curve for one in others])
+            other = others[place]
+            least = float(other.curve.rising()[other.curve.first()])
+            gap = float(costs[0]) - least
+            if gap <= _CHEAPER * (costs[-1] - least):
+                return None
+            others[place] = proven(other, gap)
+            if others[place] is other:
+                self.note(
+                    f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a "
+                    f"coin with {other.dial.recipe.name}, which costs {least:.4g}"
+                )
+                return other
+        return None
 
     def handed_over(
         self, best: _Tried, curve: Curve, nature: Nature, cheap: _Tried | None = None

@@ -34,6 +34,7 @@ from bmdp.learn.shelf import Shelf
 
 _N_GROUPS = 8  # of episodes, one of which is left out at a time
 _CLEAR = 2.0  # standard errors by which the worse ones are told
+_PROVEN = 3.0  # standard errors by which a cheaper member is told: it is the least of many
 _BEFORE = 10.0  # episodes that what is thought of variances counts for
 _DOUBT = 0.05  # of what dials promise themselves
 _EACH = 4  # episodes of a member, at least
@@ -219,16 +220,44 @@ class Race:
         if cost.max() == 0:
             return runner
         size = np.maximum(cost, _LEAST * cost.max())
+        needed = self._needed(runner, size, _NEAR * size)
+        return self._sized(runner, needed, most, seconds, "measured")
+
+    def prove(self, runner: Runner, cheaper: float, most: int, seconds: float) -> Runner:
+        """Returns a dial whose cheapest member was played, until it is clear whether it is cheap.
+
+        Of several dials the one that is thought to cost least is likely the one that errs most.
+
+        Args:
+            runner: the dial; itself is returned if nothing more is to be played.
+            cheaper: cost by which the member is thought to be cheaper than others.
+            most: episodes, at most.
+            seconds: that it may take.
+        """
+        curve, (_, kind) = runner.curve(self.spread), alike(runner.model)
+        member = curve.first()
+        needed = np.zeros(runner.tally.counts.shape[1])
+        size = np.full(len(needed), max(curve.cost[member], 0.0) + cheaper)
+        needed[kind[member]] = self._needed(runner, size, cheaper / _PROVEN)[kind[member]]
+        return self._sized(runner, needed, most, seconds, f"proof/{self.next}-{runner.name}")
+
+    def _needed(self, runner: Runner, size: FloatArray, error: FloatArray | float) -> FloatArray:
+        """Episodes of members that are missing, for costs of a size to be known to an error."""
         spread = runner.tally.spread(self.spread).cost
-        needed = spread * size / (_NEAR * size) ** 2 - runner.tally.counts.sum(axis=0)
-        needed = np.maximum(needed, 0.0)
+        counts: FloatArray = runner.tally.counts.sum(axis=0)
+        return np.asarray(np.maximum(spread * size / error**2 - counts, 0.0))
+
+    def _sized(
+        self, runner: Runner, needed: FloatArray, most: int, seconds: float, name: str
+    ) -> Runner:
+        """Plays what is needed, or as much of it as there are episodes and time for."""
         if needed.sum() == 0:
             return runner
         in_time = seconds / max(runner.seconds, 1e-9)
         share = min(1.0, min(most, in_time) / needed.sum())
-        kept = self.shelf.numbers("measure", lambda: {"n": (share * needed).astype(np.int64)})
-        which = np.repeat(np.arange(len(kinds)), kept["n"])
-        found = self._played(runner, which, "measured")
+        kept = self.shelf.numbers(f"{name}/n", lambda: {"n": (share * needed).astype(np.int64)})
+        which = np.repeat(np.arange(len(needed)), kept["n"])
+        found = self._played(runner, which, f"{name}/found")
         self.next += len(which)
         return found
 
