@@ -331,12 +331,13 @@ def fit_env(
     runner = race.measure(known[best.dial.recipe.name], for_best, seconds)
     both = _paid(runner.curve(spread), batch)
 
-    def proven(one: _Tried, cheaper: float) -> _Tried:
+    def proven(one: _Tried, cheaper: float) -> _Tried | None:
         name = one.dial.recipe.name
-        before, left = known[name], last - race.n_played
-        known[name] = race.prove(before, cheaper, left, _FOR_PROOF * seconds)
-        is_new = known[name] is not before
-        return replace(one, curve=_paid(known[name].curve(spread), batch)) if is_new else one
+        now = race.prove(known[name], cheaper, last - race.n_played, _FOR_PROOF * seconds)
+        if now is None or now is known[name]:
+            return None if now is None else one
+        known[name] = now
+        return replace(one, curve=_paid(now.curve(spread), batch))
 
     policy = work.handed_over(best, both, nature, work.cheaper(tried, both, proven))
     work.tell(0.9, "playing the dial")
@@ -617,7 +618,7 @@ class _Work:
         self,
         tried: Sequence[_Tried],
         curve: Curve,
-        proven: Callable[[_Tried, float], _Tried] = lambda one, _: one,
+        proven: Callable[[_Tried, float], _Tried | None] = lambda one, _: one,
     ) -> _Tried | None:
         """Returns another candidate that is much cheaper, at its least, than the first one is.
 
@@ -625,7 +626,7 @@ class _Work:
             tried: candidates; the first one is taken.
             curve: of the first one.
             proven: returns a candidate, that is thought to be cheaper by so much, with more
-                evidence, or itself if there is no more to be had.
+                evidence; itself if there is enough already, and None if there will not be.
         """
         best, others = tried[0], list(tried[1:])
         costs = curve.rising()[curve.first() :]
@@ -636,8 +637,9 @@ class _Work:
             gap = float(costs[0]) - least
             if gap <= _CHEAPER * (costs[-1] - least):
                 return None
-            others[place] = proven(other, gap)
-            if others[place] is other:
+            told = proven(other, gap)
+            others[place : place + 1] = [] if told is None else [told]
+            if told is other:
                 self.note(
                     f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a "
                     f"coin with {other.dial.recipe.name}, which costs {least:.4g}"
