@@ -326,8 +326,9 @@ def fit_env(
     best = tried[0]
     work.tell(0.8, "measuring the dial")
     most = plan.measure + max(0, plan.choose - race.n_played)  # the choice may need fewer
-    last = race.n_played + most
-    for_best, known = most - int(_FOR_PROOF * most), {one.name: one for one in ran}
+    last, known = race.n_played + most, {one.name: one for one in ran}
+    is_cheapest = evidence.cheapest([one.curve for one in tried]) == 0
+    for_best = most if is_cheapest else most - int(_FOR_PROOF * most)
     runner = race.measure(known[best.dial.recipe.name], for_best, seconds)
     both = _paid(runner.curve(spread), batch)
 
@@ -343,8 +344,8 @@ def fit_env(
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
     work.check_played(forecast, batch)
-    n_played = n_explored + work.n_practised + race.n_played + plan.forecast
-    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_played))
+    n_more = work.n_practised + race.n_played + forecast.n_episodes
+    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_explored), n_more)
 
 
 @dataclass(frozen=True)
@@ -735,9 +736,21 @@ class _Work:
         told: Curve,
         nature: Nature,
         sizes: tuple[int, int],
+        n_more: int = 0,
     ) -> Fitted:
-        """Puts it all together; `told` is what the dial goes by, and sizes rows and episodes."""
+        """Puts it all together.
+
+        Args:
+            policy: that is handed over.
+            forecast: of it.
+            tried: candidates, that one first.
+            told: what its dial goes by.
+            nature: of the data.
+            sizes: rows and episodes that candidates were learned from.
+            n_more: episodes that were played beside them.
+        """
         n_rows, n_episodes = sizes
+        more = f", with {n_more:,} more for practice and evidence," if n_more else ""
         candidates = tuple(_candidates(tried, nature))
         best = tried[0]
         if not best.dial.has_settled:
@@ -745,7 +758,8 @@ class _Work:
         low, high = told.rising()[[told.first(), -1]]
         seconds = self.shelf.seconds
         text = (
-            f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes in {seconds:.0f} s. "
+            f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes{more} "
+            f"in {seconds:.0f} s. "
             f"States: {nature.states}. Horizon: {nature.horizon}. Budgets from {low:.4g} to "
             f"{high:.4g} mean something. Taken: {best.dial.recipe.name}, of "
             f"{len(tried)} candidates."
