@@ -506,6 +506,8 @@ class Policy(ABC):
     why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
     has_dial: ClassVar[bool] = True
     """Whether it matters which budget it is given."""
+    takes_budgets: ClassVar[bool] = True
+    """Whether its dial is in units of cost, which the number of a price is not."""
     takes_masks: ClassVar[bool] = False
     """Whether it can be told which actions are available. One that can takes `available`, `[N, A]`,
     as the last argument of `choose` and `options`."""
