@@ -2,9 +2,9 @@
 
     python benchmarks/serving.py --out benchmarks/results/serving.json
 
-Policies are such as `bmdp.fit` learns: BFTQ and carried prices, with a table of 243 states of 5
-numbers, and with forests of 25 and of 100 trees an action at states of 6 numbers; 4 actions, 21
-budgets or 11 prices. Latencies are of
+Policies are of the kinds that `bmdp.fit` learns: BFTQ and carried prices, with a table of 243
+states of 5 numbers, and with one forest of 25 or of 100 trees an action at states of 6 numbers; 4
+actions, 21 budgets or 11 prices; all actions are known. Latencies are of
 
 - *step*: `tracker.decide` and `tracker.observe` of one episode;
 - *request*: `policy.resume`, `decide`, `observe` and `state`, as a service does it;

@@ -398,6 +398,26 @@ def test_commands_take_the_discount_of_costs_from_the_run(summed):
     assert found["rows"][0]["cost"] > 1.2 * other["rows"][0]["cost"]
 
 
+def test_a_run_is_measured_by_its_own_discount_where_the_environment_says_another(log, tmp_path):
+    play = ("--env", spec("PlainQuarters-v0", model(gamma=1.0)).id, "--episodes")
+    run = tmp_path / "run"
+    bmdp.fit(log, gamma=GAMMA, minutes=0.05, out=run)
+    asked = ("evaluate", run, *play, 2_000, "--budgets", "0.5")
+    found = json.loads(commands.run(*asked, "--json").stdout)
+    assert (found["gamma"], found["cost_gamma"]) == (1.0, GAMMA)
+    [row] = found["rows"]
+    assert row["cost"] == pytest.approx(0.5, abs=0.06)
+    assert "predicted_cost" in row
+    assert "predicted_reward" not in row
+    told = "Rewards are discounted by 1, as the environment says, and those of the run by 0.6"
+    assert told in commands.run(*asked, columns=200).stdout
+    commands.run("calibrate", run, *play, 2_000, "--cost-range", "0:4", "--out", tmp_path / "safe")
+    assert bmdp.load_policy(tmp_path / "safe").certificate.cost_gamma == GAMMA
+    page = commands.run("report", run, *play, 5, "--out", tmp_path / "page")
+    assert page.exit_code == 0, page.stderr
+    assert "a discount of rewards of 0.6" in (tmp_path / "page" / "index.html").read_text()
+
+
 def test_the_command_tells_the_share_over_a_limit(limited):
     asked = ("--env", "Quarters-v0", "--budgets", "0.3", "--episodes", 300)
     shown = commands.run("evaluate", limited[1], *asked, columns=120).stdout

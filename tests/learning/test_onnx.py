@@ -297,6 +297,20 @@ def test_prices_are_played_as_they_are_here(name):
     np.testing.assert_array_equal(found["next_budgets"], wanted.next_budget)
 
 
+@pytest.mark.parametrize("name", ["forest", "table"])
+def test_prices_that_grow_from_step_to_step_are_played(name):
+    terms = {"gamma": 0.5, "cost_gamma": 1.0, "model": FREE[name], "ensemble": 2}
+    config = LagrangianConfig(prices=(np.inf, 5.0, 1.0, 0.2, 0.0), schedule=Backward(), **terms)
+    dial = LagrangianFTQ(config).fit(log(), seed=0).dial
+    assert dial.growth == 2.0
+    assert dial.n_steps > 2
+    for step in (0, 2, dial.n_steps):
+        assert_same(dial, states_of(name), step=step)
+    assert_episodes_agree(MultiplierPolicy(dial, 0.0, 1.0), walks(name))
+    terms["schedule"] = Backward()
+    assert_same(FTQ(FTQConfig(price=1.0, **terms)).fit(log(), seed=0), states_of(name), step=2)
+
+
 def test_one_price_is_played_and_needs_no_random_numbers():
     config = FTQConfig(gamma=0.9, price=3.0, model=ALL["forest"], ensemble=2)
     policy = FTQ(config).fit(log(), seed=0)

@@ -127,7 +127,7 @@ def calibrate(  # noqa: PLR0913
         raise ConfigError(
             f"{runs[0]} and {other} are of different environments, or settings: give --env ENV."
         )
-    known = {cost_gamma_of(run, one) for run, (one, _) in zip(runs, opened, strict=True)}
+    known = {cost_gamma_of(run, one, spec) for run, (one, _) in zip(runs, opened, strict=True)}
     if cost_gamma is None and len(known) > 1:
         raise ConfigError("the runs discount costs differently: give --cost-gamma G.")
     with Progress("calibrating", unit="episodes") as progress:

@@ -29,7 +29,7 @@ from bmdp.errors import ConfigError
 from bmdp.evaluation import Evaluation, measure_dial
 from bmdp.evaluation import evaluate as play_episodes
 from bmdp.policies import BudgetedPolicy
-from bmdp.report.opened import cost_gamma_of, prediction_of
+from bmdp.report.opened import cost_gamma_of, gammas_asked, prediction_of
 from bmdp.storage import SPEC
 
 SCORES = ("score", "overshoot", "dial_error")
@@ -53,7 +53,7 @@ def evaluate(  # noqa: PLR0913
     """Play a policy at several budgets: what was asked, what was paid, and what was earned."""
     asked = parse_budgets(budgets or (), option="--budgets")
     policy, spec = open_run(run, env, setting or ())
-    cost_gamma = cost_gamma_of(run, policy) if cost_gamma is None else cost_gamma
+    cost_gamma = cost_gamma_of(run, policy, spec) if cost_gamma is None else cost_gamma
     policy = _on_device(policy, device, workers)
     with Progress("evaluating", unit="episodes") as progress:
         found = play_episodes(
@@ -86,6 +86,11 @@ def evaluate(  # noqa: PLR0913
         print_json({**about, "rows": rows, **measures})
         return
     _print_tables(columns, found.confidence)
+    if "predicted_cost" in columns and "predicted_reward" not in columns:
+        typer.echo(
+            f"Rewards are discounted by {found.gamma:g}, as the environment says, and those of the "
+            f"run by {gammas_asked(run)[0]:g}: its prediction of rewards is of another quantity."
+        )
     told_gamma = f"gamma {found.gamma:g}"
     if found.cost_gamma is not None:
         told_gamma += f", cost gamma {found.cost_gamma:g}"
@@ -124,7 +129,10 @@ def _columns(run: Path, found: Evaluation) -> dict[str, FloatArray]:
     columns["infeasible_share"] = found.infeasible_share
     said = prediction_of(RunFolder(run)) if (run / SPEC).exists() else None
     if said is not None:
-        for name in ("cost", "reward"):
+        names = ["cost"]
+        if gammas_asked(run)[0] in (None, found.gamma):
+            names.append("reward")
+        for name in names:
             columns[f"predicted_{name}"] = np.interp(found.budgets, said["budgets"], said[name])
     return columns
 
@@ -144,5 +152,6 @@ def _print_tables(columns: dict[str, FloatArray], confidence: float) -> None:
     print_columns({"asked": asked, **costs, **interval, "reward": reward, **scores})
     if "predicted_cost" in columns:  # by itself, so that it fits in a narrow terminal
         predicted = {"predicted cost": told("predicted_cost"), "cost": cost}
-        predicted |= {"predicted reward": told("predicted_reward", ".4g"), "reward": reward}
+        if "predicted_reward" in columns:
+            predicted |= {"predicted reward": told("predicted_reward", ".4g"), "reward": reward}
         print_columns({"asked": asked, **predicted})

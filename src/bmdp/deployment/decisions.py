@@ -3,8 +3,9 @@
 A line is a JSON object with `episode` (a text), `step` (from 0 on), `budget` (asked; another value
 later in an episode means that the dial was moved), `action`, `cost` (paid for it), `ended`
 (whether the episode did), and `state`, the numbers at which it was decided. `status` may say that a
-budget cannot be kept: INFEASIBLE, or 0. `format` is 1, or not there. Lines of episodes that go on
-at the same time are mixed. A Parquet file has the same as columns.
+budget cannot be kept: INFEASIBLE, or 0. `moved` is true where the dial was moved, maybe to the same
+value. `format` is 1, or not there. Lines of episodes that go on at the same time are mixed. A
+Parquet file has the same as columns.
 
 A *promise* is what a log is judged by: from a decision on, costs will be at most the budget that
 was asked there, on average. An episode is one promise. Where its dial is moved it is two: the first
@@ -267,10 +268,11 @@ class Promises:
         elif step <= promise.step:
             raise DataError(
                 f"{self.name}, line {number}: steps of an episode must rise; got {step} after "
-                f"{promise.step} of episode {episode!r}."
+                f"{promise.step} of episode {episode!r}. Was /observe sent twice, or do two "
+                "episodes have one name?"
             )
         else:
-            if budget != promise.asked:
+            if budget != promise.asked or row.get("moved") is True:
                 promise.is_over = promise.is_cut = True
                 self.n_moved += 1
                 total, promise = promise.total, self._begin(episode, step, budget, row)

@@ -46,6 +46,7 @@ MAX_BYTES = 8_000_000
 _PATIENCE = 30.0  # seconds in which the body of a request must be there
 _REWORDED = {
     "Input should": "must",
+    "String should": "must",
     "List should have at least 1 item after validation, not 0": "must have at least one",
     "Field required": "is missing",
     "a valid dictionary or object to extract fields from": "a JSON object",
@@ -80,7 +81,8 @@ def application(
     require_fastapi()
     from fastapi import FastAPI
 
-    app = FastAPI(title="bmdp", version=__version__, docs_url=None, redoc_url=None)
+    pages: Any = {"docs_url": None, "redoc_url": None, "redirect_slashes": False}
+    app = FastAPI(title="bmdp", version=__version__, **pages)
     app.add_middleware(_Guard, token=token, max_bytes=max_bytes)
     _add_errors(app)
     _add_endpoints(app, service)
@@ -165,7 +167,8 @@ def _add_errors(app: FastAPI) -> None:
     async def of_http(request: Any, error: Any) -> Response:
         path = request.url.path
         told = {
-            400: "the body cannot be read: it is too deep, or has a number of too many digits.",
+            400: "the body cannot be read: it is no UTF-8, too deep, or has a number of too many "
+            "digits.",
             404: f"there is no {path}; GET /docs says what there is.",
             405: f"{path} does not take {request.method}; GET /docs says what it takes.",
         }

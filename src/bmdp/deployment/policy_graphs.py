@@ -26,9 +26,9 @@ from bmdp.deployment.graph import Graph, Value, info
 from bmdp.deployment.q_graphs import q_graph, state_shape
 from bmdp.errors import PolicyError
 from bmdp.policies.hull import HullPolicy
-from bmdp.policies.policy import QPolicy
+from bmdp.policies.policy import QPolicy, steps_of
 from bmdp.policies.portfolio import CalibratedPolicy, Portfolio
-from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy
+from bmdp.policies.prices import MultiplierPolicy, PriceDial, PricedPolicy, raised
 
 OUTPUTS = ("actions", "next_budgets", "statuses")
 
@@ -157,7 +157,9 @@ def _points(policy: PriceDial | PricedPolicy, given: Given) -> Priced:
     step = _own_step(policy, given.step)
     q_r, q_c = q_graph(policy.q_function, given.states, step)
     is_infinite = prices == np.inf
-    finite = np.where(is_infinite, 0.0, prices)
+    factors = [raised(policy.growth, t) for t in range(steps_of(policy.q_function))]
+    finite = graph.constant(np.where(is_infinite, 0.0, prices) * np.array(factors)[:, None])
+    finite = finite.take(step)  # [M], the prices of the step
     least = q_c.reduce("Min", 1)
     above = _finite(q_c) - _finite(least)  # what all cost makes no difference
     worth = q_r.cast(np.float64) - above.cast(np.float64) * finite

@@ -20,6 +20,7 @@ import json
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,6 +66,7 @@ class Last(_Body):
     states: Rows  # [N], at which it was made, as they were given
     actions: list[int]  # [N]
     status: list[Literal["INFEASIBLE", "TIGHT", "SLACK"]]  # [N], of the budgets
+    moved: bool = False  # whether the dial was moved before it
 
 
 class Carried(_Body):
@@ -243,6 +245,9 @@ class Service:
         if names is None:
             names = [uuid.uuid4().hex for _ in range(n_rows)]
         _require_rows("episodes", names, n_rows)
+        if len(set(names)) < n_rows:
+            [(name, n_times)] = Counter(names).most_common(1)
+            raise DataError(f"episodes must have different names; got {name!r} {n_times} times.")
         rng = np.random.default_rng(body.seed)
         tracker = self.policy.start(self._states(body.states), body.budgets, rng)
         carried = {
@@ -278,7 +283,12 @@ class Service:
                 **_plain(carried, tracker),
                 "asked": asked,
                 "step": carried.step + 1,
-                "last": {"states": states, "actions": actions, "status": status},
+                "last": {
+                    "states": states,
+                    "actions": actions,
+                    "status": status,
+                    "moved": body.set_budget is not None,
+                },
             },
             "actions": actions,
             "action_names": names,
@@ -349,6 +359,12 @@ class Service:
             _require_rows("tracker.last.status", carried.last.status, n_rows)
         tracker = self.policy.resume(carried.state)
         require_shape("tracker.state.budgets", tracker.budgets, (n_rows,), "[N]")
+        for name in ("step", "ended"):  # which trackers of policies of your own may lack
+            theirs, ours = carried.state.get(name), getattr(carried, name)
+            if theirs is not None and theirs != ours:
+                raise PolicyError(
+                    f"tracker.{name} must be that of tracker.state: send it as it came."
+                )
         return tracker
 
     def _require_few(self, name: str, rows: Sequence[Any]) -> int:
@@ -399,6 +415,14 @@ class EpisodeLog:
         """Adds what followed a decision, of the episodes that went on until then."""
         now, last = datetime.now(UTC).isoformat(timespec="milliseconds"), carried.last
         assert last is not None
+        going = np.flatnonzero(~np.array(carried.ended)).tolist()
+        for name, values in (("costs", costs), ("tracker.asked", carried.asked)):
+            for i in going:
+                if values[i] < 0:
+                    raise DataError(
+                        f"{name} must be from 0 on where a log is kept, as bmdp watch takes no "
+                        f"others; got {values[i]:g} at [{i}]."
+                    )
         lines = [
             {
                 "format": LINE_FORMAT,
@@ -411,8 +435,9 @@ class EpisodeLog:
                 "cost": float(costs[i]),
                 "ended": bool(ended[i]),
                 "time": now,
+                **({"moved": True} if last.moved else {}),
             }
-            for i in np.flatnonzero(~np.array(carried.ended))
+            for i in going
         ]
         self._write("".join(json.dumps(line) + "\n" for line in lines).encode())
 

@@ -12,7 +12,7 @@ from bmdp.kinds import checked
 from bmdp.policies.limited import Spent, require_limit
 
 _MOST_STATES = 1_000_000
-_DIGITS = 9  # to which sums of costs are told apart
+_APART = 1e-9  # sums of costs that are closer are the same
 
 
 @checked
@@ -75,13 +75,16 @@ def _sums(model: FiniteBMDP, limit: float) -> FloatArray:
     """Sums of costs up to the limit that an episode can come to, 0 first."""
     assert model.horizon is not None
     steps = np.unique(model.cost[~model.terminal])
-    found = new = np.zeros(1)
+    found: FloatArray = np.zeros(1)
+    new = found
     for _ in range(model.horizon):
         spent = Spent(np.repeat(new, len(steps)), np.zeros(new.size * len(steps), np.bool_))
         then = spent.after(np.tile(steps, len(new)), limit)
-        reached = np.unique(then.so_far[~then.exceeded].round(_DIGITS))
-        new = np.setdiff1d(reached, found)
-        found = np.append(found, new)
+        reached = np.unique(then.so_far[~then.exceeded])
+        is_known = np.abs(found[_places(found, reached)] - reached) < 0.5 * _APART
+        new = reached[~is_known]
+        new = new[np.diff(new, prepend=-np.inf) >= 0.5 * _APART]
+        found = np.append(found, new)  # not rounded: sums of many would exceed a limit, or not
         if model.n_states * len(found) > _MOST_STATES:
             raise ModelError(
                 f"costs must have few different sums up to the limit; got more than "
@@ -95,6 +98,6 @@ def _sums(model: FiniteBMDP, limit: float) -> FloatArray:
 def _places(sums: FloatArray, so_far: FloatArray) -> IntArray:
     """Numbers of sums, by their value."""
     order = np.argsort(sums)
-    nearest = np.searchsorted(sums[order] - 0.5 * 10.0**-_DIGITS, so_far, side="right") - 1
+    nearest = np.searchsorted(sums[order] - 0.5 * _APART, so_far, side="right") - 1
     found: IntArray = order[np.clip(nearest, 0, len(sums) - 1)]
     return found

@@ -83,6 +83,7 @@ _MANY = 1_000  # states from which on what is learned of one should tell of othe
 _FOR_PRACTICE, _FOR_LONG = 0.12, 0.2  # shares of the time that practice may take
 _FOR_JUDGING = 0.05  # share of the time that an evaluation may take
 _CHEAPER = 0.05  # share of the range of costs by which another candidate is cheaper
+_FOR_PROOF = 0.25  # share of the last episodes that show whether it is
 _SURE = 1.45  # 95 % intervals so much wider: eleven budgets at once are rarely off by chance
 _SEEN = 1.0  # episodes that make an action known to an evaluation
 _STRANGE = 0.05  # share of episodes that do what a log does not know, from which on that is noted
@@ -324,17 +325,29 @@ def fit_env(
     tried = _sorted(raced, is_priced if may_be.any() else None)
     best = tried[0]
     work.tell(0.8, "measuring the dial")
-    runner = next(one for one in ran if one.dial is best.dial)
     most = plan.measure + max(0, plan.choose - race.n_played)  # the choice may need fewer
-    both = _paid(race.measure(runner, most, seconds).curve(spread), batch)
-    policy = work.handed_over(best, both, nature, work.cheaper(tried, both))
+    last, known = race.n_played + most, {one.name: one for one in ran}
+    is_cheapest = evidence.cheapest([one.curve for one in tried]) == 0
+    for_best = most if is_cheapest else most - int(_FOR_PROOF * most)
+    runner = race.measure(known[best.dial.recipe.name], for_best, seconds)
+    both = _paid(runner.curve(spread), batch)
+
+    def proven(one: _Tried, cheaper: float) -> _Tried | None:
+        name = one.dial.recipe.name
+        now = race.prove(known[name], cheaper, last - race.n_played, _FOR_PROOF * seconds)
+        if now is None or now is known[name]:
+            return None if now is None else one
+        known[name] = now
+        return replace(one, curve=_paid(now.curve(spread), batch))
+
+    policy = work.handed_over(best, both, nature, work.cheaper(tried, both, proven))
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
     if batch.cost.min() >= 0:
         forecast = replace(forecast, cost_low=np.maximum(forecast.cost_low, 0.0))
     work.check_played(forecast, batch)
-    n_played = n_explored + work.n_practised + race.n_played + plan.forecast
-    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_played))
+    n_more = work.n_practised + race.n_played + forecast.n_episodes
+    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_explored), n_more)
 
 
 @dataclass(frozen=True)
@@ -604,19 +617,38 @@ class _Work:
         found: FloatArray = self.shelf.numbers(name, lambda: {"found": make()})["found"]
         return found
 
-    def cheaper(self, tried: Sequence[_Tried], curve: Curve) -> _Tried | None:
-        """Returns another candidate that is much cheaper, at its least, than the first one is."""
-        best = tried[0]
-        other = tried[evidence.cheapest([one.curve for one in tried])]
+    def cheaper(
+        self,
+        tried: Sequence[_Tried],
+        curve: Curve,
+        proven: Callable[[_Tried, float], _Tried | None] = lambda one, _: one,
+    ) -> _Tried | None:
+        """Returns another candidate that is much cheaper, at its least, than the first one is.
+
+        Args:
+            tried: candidates; the first one is taken.
+            curve: of the first one.
+            proven: returns a candidate, that is thought to be cheaper by so much, with more
+                evidence; itself if there is enough already, and None if there will not be.
+        """
+        best, others = tried[0], list(tried[1:])
         costs = curve.rising()[curve.first() :]
-        least = float(other.curve.rising()[other.curve.first()])
-        if other is best or costs[0] - least <= _CHEAPER * (costs[-1] - least):
-            return None
-        self.note(
-            f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a coin "
-            f"with {other.dial.recipe.name}, which costs {least:.4g}"
-        )
-        return other
+        while others:
+            place = evidence.cheapest([one.curve for one in others])
+            other = others[place]
+            least = float(other.curve.rising()[other.curve.first()])
+            gap = float(costs[0]) - least
+            if gap <= _CHEAPER * (costs[-1] - least):
+                return None
+            told = proven(other, gap)
+            others[place : place + 1] = [] if told is None else [told]
+            if told is other:
+                self.note(
+                    f"below {costs[0]:.4g}, the least cost of {best.dial.recipe.name}, there is a "
+                    f"coin with {other.dial.recipe.name}, which costs {least:.4g}"
+                )
+                return other
+        return None
 
     def handed_over(
         self, best: _Tried, curve: Curve, nature: Nature, cheap: _Tried | None = None
@@ -706,9 +738,21 @@ class _Work:
         told: Curve,
         nature: Nature,
         sizes: tuple[int, int],
+        n_more: int = 0,
     ) -> Fitted:
-        """Puts it all together; `told` is what the dial goes by, and sizes rows and episodes."""
+        """Puts it all together.
+
+        Args:
+            policy: that is handed over.
+            forecast: of it.
+            tried: candidates, that one first.
+            told: what its dial goes by.
+            nature: of the data.
+            sizes: rows and episodes that candidates were learned from.
+            n_more: episodes that were played beside them.
+        """
         n_rows, n_episodes = sizes
+        more = f", with {n_more:,} more for practice and evidence," if n_more else ""
         candidates = tuple(_candidates(tried, nature))
         best = tried[0]
         if not best.dial.has_settled:
@@ -716,7 +760,8 @@ class _Work:
         low, high = told.rising()[[told.first(), -1]]
         seconds = self.shelf.seconds
         text = (
-            f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes in {seconds:.0f} s. "
+            f"Learned from {n_rows:,} transitions of {n_episodes:,} episodes{more} "
+            f"in {seconds:.0f} s. "
             f"States: {nature.states}. Horizon: {nature.horizon}. Budgets from {low:.4g} to "
             f"{high:.4g} mean something. Taken: {best.dial.recipe.name}, of "
             f"{len(tried)} candidates."

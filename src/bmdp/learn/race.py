@@ -10,6 +10,7 @@ What a dial promises itself is corrected by what was measured (`bmdp.learn.evide
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from bmdp.learn.shelf import Shelf
 
 _N_GROUPS = 8  # of episodes, one of which is left out at a time
 _CLEAR = 2.0  # standard errors by which the worse ones are told
+_PROVEN = 3.0  # standard errors by which a cheaper member is told: it is the least of many
 _BEFORE = 10.0  # episodes that what is thought of variances counts for
 _DOUBT = 0.05  # of what dials promise themselves
 _EACH = 4  # episodes of a member, at least
@@ -219,9 +221,7 @@ class Race:
         if cost.max() == 0:
             return runner
         size = np.maximum(cost, _LEAST * cost.max())
-        spread = runner.tally.spread(self.spread).cost
-        needed = spread * size / (_NEAR * size) ** 2 - runner.tally.counts.sum(axis=0)
-        needed = np.maximum(needed, 0.0)
+        needed = self._needed(runner, size, _NEAR * size)
         if needed.sum() == 0:
             return runner
         in_time = seconds / max(runner.seconds, 1e-9)
@@ -231,6 +231,38 @@ class Race:
         found = self._played(runner, which, "measured")
         self.next += len(which)
         return found
+
+    def prove(self, runner: Runner, cheaper: float, most: int, seconds: float) -> Runner | None:
+        """Returns a dial whose cheapest member was played until it is clear whether it is cheap.
+
+        Of several dials the one that is thought to cost least is likely the one that errs most.
+
+        Args:
+            runner: the dial; itself is returned if that is clear already.
+            cheaper: cost by which the member is thought to be cheaper than others.
+            most: episodes, at most; None is returned if it would take more.
+            seconds: that it may take, likewise.
+        """
+        curve, (_, kind) = runner.curve(self.spread), alike(runner.model)
+        member = curve.first()
+        needed = np.zeros(runner.tally.counts.shape[1])
+        size = np.full(len(needed), max(curve.cost[member], 0.0) + cheaper)
+        needed[kind[member]] = self._needed(runner, size, cheaper / _PROVEN)[kind[member]]
+        n, name = math.ceil(needed.sum()), f"proof/{self.next}-{runner.name}"
+        can = n <= min(most, seconds / max(runner.seconds, 1e-9))
+        kept = self.shelf.numbers(f"{name}/n", lambda: {"n": n, "can": can})
+        if not kept["can"]:
+            return None
+        which = np.full(kept["n"], kind[member])
+        found = self._played(runner, which, f"{name}/found")
+        self.next += len(which)
+        return found
+
+    def _needed(self, runner: Runner, size: FloatArray, error: FloatArray | float) -> FloatArray:
+        """Episodes of members that are missing, for costs of a size to be known to an error."""
+        spread = runner.tally.spread(self.spread).cost
+        counts: FloatArray = runner.tally.counts.sum(axis=0)
+        return np.asarray(np.maximum(spread * size / error**2 - counts, 0.0))
 
     def in_doubt(self, runners: Sequence[Runner]) -> BoolArray:
         """Says which dials may be the best one, by all that was played."""

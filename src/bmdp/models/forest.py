@@ -249,12 +249,12 @@ class ForestQ(Averager):
             known = self._depth = child, _depth_of(child.flatten(0, 2).cpu().numpy())
         return known[1]
 
-    def read_rows(self, rows: FloatArray, step: int) -> NDArray[Any] | None:
-        """Values of the only forest at few rows, by one compiled loop: those of `read`, to the bit.
+    def leaf_rows(self, rows: FloatArray) -> IntArray | None:
+        """Leaves of few rows in the trees of the only forest, `[n, A, T]`: those of `embed`.
 
         (torch takes longer to be called than one row takes. At many rows it is faster.)
         """
-        n_members, _, n_actions, n_numbers, heads = self.sizes
+        n_members, _, n_actions, n_numbers, _ = self.sizes
         is_few = len(rows) <= _BLOCK and n_members == 1 and n_numbers > 0
         if not is_few or self.child.device.type != "cpu":
             return None
@@ -264,12 +264,23 @@ class ForestQ(Averager):
         scaled = ((rows - self.centre.numpy()) / self.scale.numpy()).astype(np.float32)
         leaves = np.empty((len(rows), n_actions, self.settings.trees), np.int32)
         feature, threshold, child, leaf_of = known[1]
-        found_in = leaves.reshape(len(rows), -1)
+        found_in = leaves.reshape(len(rows), n_actions * self.settings.trees)
         _find_leaves(scaled, feature, threshold, child, leaf_of, found_in)
-        table = self.values[0, step].numpy().reshape(-1, 2 * len(heads))
-        found = np.empty((len(rows), n_actions, table.shape[1]), np.float32)
+        return leaves
+
+    def read_rows(self, rows: FloatArray, step: int) -> NDArray[Any] | None:
+        """Values of the only forest at few rows, by one compiled loop: those of `read`, to the bit.
+
+        None if the rows are many.
+        """
+        leaves = self.leaf_rows(rows)
+        if leaves is None:
+            return None
+        n_heads = len(self.sizes.heads)
+        table = self.values[0, step].numpy().reshape(-1, 2 * n_heads)
+        found = np.empty((*leaves.shape[:2], 2 * n_heads), np.float32)
         _add_up(leaves, table, found)
-        return found.reshape(len(rows), n_actions, 2, len(heads)).swapaxes(1, 2)
+        return found.reshape(*leaves.shape[:2], 2, n_heads).swapaxes(1, 2)
 
     def own(self, embedded: Tensor, actions: Tensor) -> Tensor:
         """Leaves of the trees of the actions that were taken, `[n, E, T]`."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -769,15 +769,18 @@ class LearnedQ:
     def _compiled(self, states: NDArray[Any], step: int) -> tuple[FloatArray, FloatArray] | None:
         """The same values without torch, of a model that has a compiled form."""
         read_rows = getattr(self.model, "read_rows", None)
-        if read_rows is None or self.support is not None:
+        if read_rows is None:
             return None
-        values = read_rows(self.rows(states, step), min(step, self.model.sizes.n_steps - 1))
+        rows = self.rows(states, step)
+        values = read_rows(rows, min(step, self.model.sizes.n_steps - 1))
         if values is None:
             return None
         q_r, q_c = values[:, 0] * self.reward_unit, values[:, 1] * self.cost_unit
-        if self.taken.all():
-            return q_r, q_c
-        q_r[:, ~self.taken], q_c[:, ~self.taken] = -np.inf, np.inf
+        mask: BoolArray = np.broadcast_to(self.taken, (len(rows), len(self.taken)))
+        if self.support is not None:
+            mask = narrowed(mask, self.support.known(rows))
+        if not mask.all():
+            q_r[~mask], q_c[~mask] = -np.inf, np.inf
         return q_r, q_c
 
     def cells(self, states: NDArray[Any], step: int = 0) -> IntArray:
@@ -788,17 +791,26 @@ class LearnedQ:
     def cell_values(self, step: int = 0) -> tuple[FloatArray, FloatArray] | None:
         """Returns (q_r, q_c) of all cells at a step, each `[C, A, H]`; None if it is no table."""
         n_cells = getattr(self.model, "n_cells", None)
-        if n_cells is None or self.support is not None:
+        if n_cells is None:
             return None
         n_numbers = len(self.taken) * len(self.model.sizes.heads)
         if n_cells * n_numbers > MOST_KEPT:
             return None
         embedded = torch.arange(n_cells, device=self.model.device)
-        known = self.model.known(embedded)
+        known = self._known_cells(embedded)
+        if known is None:
+            return None
         mask: BoolArray = np.broadcast_to(self.taken, (n_cells, len(self.taken)))
-        if known is not None:
-            mask = narrowed(mask, known.cpu().numpy())
-        return self.at(Looked(embedded, mask, None), step)
+        return self.at(Looked(embedded, narrowed(mask, known), None), step)
+
+    def _known_cells(self, embedded: Tensor) -> BoolArray | None:
+        """Actions that are known in all cells of a table, `[C, A]`; None if it cannot be said."""
+        if self.support is not None:
+            known_cells = getattr(self.support, "known_cells", None)
+            found: BoolArray | None = None if known_cells is None else known_cells(self.model)
+            return found
+        known = self.model.known(embedded)
+        return None if known is None else known.cpu().numpy()
 
     def look(
         self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
@@ -890,7 +902,7 @@ class MeanQ:
         self, states: NDArray[Any], step: int = 0, available: BoolArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of the states `[N, ...]` at a step, each `[N, A, H]`."""
-        return self.at(self.look(states, step, available), step)
+        return _means([part(states, step, available) for part in self.parts])
 
     @property
     def clock(self) -> int:
@@ -905,13 +917,17 @@ class MeanQ:
 
     def at(self, look: tuple[Looked, ...], step: int = 0) -> tuple[FloatArray, FloatArray]:
         """Returns (q_r, q_c) of states that were looked at, each `[N, A, H]`."""
-        found = [part.at(own, step) for part, own in zip(self.parts, look, strict=True)]
-        q_r, q_c = (np.mean(each, axis=0) for each in zip(*found, strict=True))
-        return q_r, q_c
+        return _means([part.at(own, step) for part, own in zip(self.parts, look, strict=True)])
 
     def to(self, device: str | torch.device) -> MeanQ:
         """Returns the same, computed on a device."""
         return MeanQ(tuple(part.to(device) for part in self.parts))
+
+
+def _means(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
+    """Mean values of several Q-functions."""
+    q_r, q_c = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+    return q_r, q_c
 
 
 def with_clock(states: FloatArray, steps: IntArray | int, clock: int) -> FloatArray:

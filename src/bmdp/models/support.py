@@ -132,8 +132,16 @@ class Support:
     def known(self, states: FloatArray, available: BoolArray | None = None) -> BoolArray:
         """Which actions may be played at states `[n, D]`, of those that are available `[n, A]`."""
         found = self.episodes(states)
-        if available is not None:
-            found = np.where(available, found, 0.0)
+        return self._enough(found if available is None else np.where(available, found, 0.0))
+
+    def known_cells(self, table: TableQ) -> BoolArray | None:
+        """The same for all cells of a table, `[C, A]`; None if groups are not its cells."""
+        if not isinstance(self.model, TableQ) or not torch.equal(self.model.cells, table.cells):
+            return None
+        return self._enough(self.counts[: table.n_cells])
+
+    def _enough(self, found: FloatArray) -> BoolArray:
+        """Where numbers of episodes `[n, A]` make an action known."""
         most = found.max(axis=1, keepdims=True)
         enough: BoolArray = found >= np.minimum(self.least, _RATIO * most)
         return enough
@@ -149,6 +157,11 @@ class Support:
 def _groups(model: QModel, states: FloatArray) -> IntArray:
     """Groups of states in each of T trees, `[n, T]`, or in the table."""
     rows = np.array(states, np.float64, order="C")
+    if isinstance(model, TableQ):
+        return model.cell_numbers(rows)[:, None]
+    leaves = model.leaf_rows(rows) if isinstance(model, ForestQ) else None
+    if leaves is not None:
+        return leaves[:, 0]
     parts = [
         model.embed(torch.from_numpy(rows[part]))[:, None].flatten(1).numpy()
         for part in cover(max(1, len(rows)), CHUNK)

@@ -133,14 +133,20 @@ def _notes(opened: Opened, policy: BudgetedPolicy, played: Play | None) -> Itera
         )
     elif played is None:
         yield "The policy was not played: costs and rewards are forecasts."
-    elif played.evaluation.cost_gamma is not None or episode_limit_of(opened.policy) is not None:
-        return
-    elif opened.gammas is not None and opened.gammas[1] != (gamma := played.evaluation.gamma):
-        yield (
-            f"The policy was learned with a discount of costs of {opened.gammas[1]:g}, and the "
-            f"environment says {gamma:g}, which is what realised costs are discounted by: the two "
-            "are not the same quantity. Put gamma into the metadata of the environment."
-        )
+    elif opened.gammas is not None:
+        found = played.evaluation
+        of_costs = found.gamma if found.cost_gamma is None else found.cost_gamma
+        if found.episode_limit is not None:
+            of_costs = opened.gammas[1]
+        theirs = found.gamma, of_costs
+        for name, own, other in zip(("rewards", "costs"), opened.gammas, theirs, strict=True):
+            if own != other:
+                yield (
+                    f"The policy was learned with a discount of {name} of {own:g}, and the "
+                    f"environment says {other:g}, which is what realised {name} are discounted by: "
+                    "the two are not the same quantity. Put gamma into the metadata of the "
+                    "environment."
+                )
 
 
 def _seen(opened: Opened, seed: int) -> tuple[list[str], Rows | None]:
@@ -180,7 +186,7 @@ def _play(
         return None if progress is None else (lambda done, _: progress(n_before + done, n_all))
 
     same: dict[str, Any] = {"n_episodes": n_episodes, "seed": seed}
-    same["cost_gamma"] = cost_gamma_of(opened.folder, policy)
+    same["cost_gamma"] = cost_gamma_of(opened.folder, policy, opened.env)
     played = dial.play(policy, opened.env, budgets, names, **same, progress=after(0))
     chance = RandomBudgetedPolicy(len(names), 0.0, 1.0)
     found = evaluate(chance, opened.env, budgets=[0.5], **same, progress=after(n_own))

@@ -240,27 +240,53 @@ def as_explored(spec: EnvSpec, header: dict[str, Any]) -> tuple[EnvSpec, float |
     return bounded(spec, (header.get("asked") or {}).get("gamma"))
 
 
-def cost_gamma_of(folder: Path, policy: BudgetedPolicy | None) -> float | None:
+def cost_gamma_of(
+    folder: Path, policy: BudgetedPolicy | None, env: EnvSpec | None = None
+) -> float | None:
     """Returns the discount of costs that budgets of a policy are about, if it is one of its own.
 
     Args:
         folder: of a run, or of a policy.
         policy: the policy; a calibrated one says it in its certificate.
+        env: that it is played in, and that may discount otherwise than the run did.
 
     Raises:
         StoreError: if the run is damaged.
     """
-    found: float | None = None
     certificate = getattr(policy, "certificate", None)
-    if certificate is not None:
-        found = certificate.cost_gamma
-    elif (folder / SPEC).is_file():
-        from bmdp.learn.runs import RunFolder  # torch takes long to import
+    gamma, found = (
+        gammas_asked(folder) if certificate is None else (certificate.gamma, certificate.cost_gamma)
+    )
+    if episode_limit_of(policy) is not None:
+        return None
+    if found is None and gamma is not None and env is not None:
+        from bmdp.learn.auto import bounded  # torch takes long to import
 
-        header = RunFolder(folder).header
-        asked = header.get("asked") or (header.get("spec") or {}).get("learner") or {}
-        found = asked.get("cost_gamma")
-    return None if episode_limit_of(policy) is not None else found
+        return gamma if gamma != bounded(env, None)[1] else None
+    return found
+
+
+def gammas_asked(folder: Path) -> tuple[float | None, float | None]:
+    """Returns the discounts of rewards and of costs that a run was given, each None if it was not.
+
+    That of rewards is of a run of `bmdp.fit` only: a learner may have any discount, whatever its
+    environment is measured by.
+
+    Args:
+        folder: of a run, or of a policy, which was given none.
+
+    Raises:
+        StoreError: if the run is damaged.
+    """
+    if not (folder / SPEC).is_file():
+        return None, None
+    from bmdp.learn.runs import RunFolder  # torch takes long to import
+
+    header = RunFolder(folder).header
+    asked = header.get("asked")
+    if asked:
+        return asked.get("gamma"), asked.get("cost_gamma")
+    return None, ((header.get("spec") or {}).get("learner") or {}).get("cost_gamma")
 
 
 def prediction_of(run: RunFolder) -> dict[str, Any] | None:

@@ -303,6 +303,70 @@ def test_a_race_without_time_ends_at_once():
     assert len(booth.asked) == 2
 
 
+def test_who_is_thought_to_be_cheap_is_played_until_that_is_clear():
+    """Its cheapest member costs 1, but the dial says 0.1, and was hardly played.
+
+    To tell 0.1 from 1 by three errors takes (3 / 0.9)^2 = 11 episodes for each unit of variance.
+    That is thought to be 20, which would be 222 episodes, but for what three of them say.
+    """
+    booth, race, runners = race_of(0, (1.0,), n_look=3)
+    race.spread = Spread(20.0, 1.0)
+    dial = SimpleNamespace(policy=runners[0].dial.policy, members=MEMBERS + 1)
+    said = replace(runners[0], dial=dial, model=curve([0.1, 2.0, 3.0], MEMBERS))
+    before, n_looked = said.curve(race.spread).cost[0], len(booth.asked)
+    found = race.prove(said, 0.9, 10_000, np.inf)
+    counts = found.tally.counts.sum(axis=0)
+    assert (counts[1:] == 1).all()
+    assert 100 < counts[0] < 222
+    assert [n for _, n, _ in booth.asked[n_looked:]] == [counts[0] - 1]
+    assert before < 0.5
+    assert found.curve(race.spread).cost[0] == pytest.approx(1.0, abs=0.3)
+    assert race.prove(found, 9.0, 10_000, np.inf) is found
+    assert race.prove(said, 0.9, counts[0] - 2, np.inf) is None
+    assert race.prove(said, 0.9, 10_000, 0.0) is None
+
+
+def candidate(name, costs):
+    dial = SimpleNamespace(recipe=Recipe(name, TableModel()))
+    return contest._Tried(dial, curve(costs, 4 * COSTS), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("truth", "taken", "says"),
+    [
+        ({}, "lucky", 0.0),
+        ({"lucky": 0.4}, "cheap", 0.1),
+        ({"lucky": 0.05}, "lucky", 0.05),
+        ({"lucky": 0.4, "cheap": 0.3}, None, None),
+        ({"lucky": None}, "cheap", 0.1),
+        ({"lucky": 0.4, "cheap": None}, None, None),
+    ],
+)
+def test_a_coin_is_tossed_with_whom_more_episodes_say_is_cheaper(truth, taken, says):
+    work = contest._Work(contest.Terms(1.0, 0, None, 1.0, 1, "cpu"), Shelf(None), lambda *now: None)
+    best = candidate("best", 0.3 + COSTS)
+    tried = [best, candidate("cheap", 0.1 + COSTS), candidate("lucky", COSTS)]
+    asked = []
+
+    def proven(one, gap):
+        name = one.dial.recipe.name
+        asked.append((name, round(gap, 9)))
+        if name in truth and truth[name] is None:
+            return None
+        known = [other for other, _ in asked].count(name) > 1
+        return one if known or name not in truth else candidate(name, truth[name] + COSTS)
+
+    other = work.cheaper(tried, best.curve, proven)
+    assert asked[0] == ("lucky", 0.3)
+    if taken is None:
+        assert other is None
+        assert work.notes == []
+    else:
+        assert other.dial.recipe.name == taken
+        assert other.curve.cost[0] == says
+        assert work.notes[0].endswith(f"a coin with {taken}, which costs {says:.4g}")
+
+
 def test_costs_are_measured_to_a_fiftieth():
     """Costs of a member are Poisson: to know a mean of 1 to 2 % takes 2,500 episodes, of 2 half."""
     errors = []

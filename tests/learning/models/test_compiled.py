@@ -10,6 +10,7 @@ import torch
 from bmdp import BFTQ, BFTQConfig, EpisodeStreams, LagrangianConfig, LagrangianFTQ, TransitionBatch
 from bmdp.learn import Iterations
 from bmdp.models import ForestModel, TableModel
+from bmdp.models.regressor import MeanQ
 from bmdp.models.table import keys_of
 
 N_THREADS, LENGTH = 8, 6
@@ -39,23 +40,51 @@ def learned(request):
     policies = {
         "BFTQ": BFTQ(BFTQConfig(**how)).fit(batch, seed=0),
         "prices": LagrangianFTQ(LagrangianConfig(**how)).fit(batch, seed=0),
+        "known prices": LagrangianFTQ(LagrangianConfig(**how, support=5)).fit(batch, seed=0),
     }
     return policies, np.concatenate((batch.state, batch.state[:20] + 0.25)).astype(float)
 
 
-@pytest.mark.parametrize("name", ["BFTQ", "prices"])
+@pytest.mark.parametrize("name", ["BFTQ", "prices", "known prices"])
 def test_values_without_torch_are_those_with_it(learned, name):
     policies, states = learned
     q = getattr(policies[name], "dial", policies[name]).q_function
     with_torch = q.at(q.look(states))
     cells = q.cell_values(0)
-    for rows in (slice(0, 1), slice(3, 200), slice(None)):
+    for rows in (slice(0, 0), slice(0, 1), slice(3, 200), slice(None)):
         for found, wanted in zip(q(states[rows]), with_torch, strict=True):
             assert found.dtype == wanted.dtype
             assert found.tobytes() == wanted[rows].tobytes()
     if cells is not None:
         for found, wanted in zip(cells, with_torch, strict=True):
             assert found[q.cells(states)].tobytes() == wanted.tobytes()
+
+
+def test_a_decision_by_what_a_log_knows_needs_no_torch(learned, monkeypatch):
+    policies, states = learned
+    policy = policies["known prices"]
+    budgets = np.linspace(*policy.budget_range, 20)
+    tracker = policy.start(states[:20], budgets, np.random.default_rng(0))
+    tracker.decide(states[:20])  # after which a table is known
+    tracker.observe(0.0, states[:20], False)
+    dial = policy.dial
+    assert not np.isfinite(dial.q_function(states)[0]).all()  # some actions are not known
+
+    def never(*_):
+        raise AssertionError("torch was asked")
+
+    for model in (dial.q_function.model, dial.q_function.support.model):
+        monkeypatch.setattr(model, "embed", never)
+    tracker.decide(states[:20])
+
+
+def test_a_mean_of_models_is_that_of_their_values(learned):
+    policies, states = learned
+    parts = [policies[name].dial.q_function for name in ("prices", "known prices")]
+    mean = MeanQ(tuple(parts))
+    found, with_torch = mean(states[:9]), mean.at(mean.look(states[:9]))
+    for each, wanted in zip(found, with_torch, strict=True):
+        assert each.tobytes() == wanted.tobytes()
 
 
 def test_cells_are_found_as_torch_finds_them():
@@ -97,7 +126,7 @@ def test_new_trees_are_read_at_once():
     assert (before != second.read_rows(states, 0)).any()
 
 
-@pytest.mark.parametrize("name", ["BFTQ", "prices"])
+@pytest.mark.parametrize("name", ["BFTQ", "prices", "known prices"])
 def test_threads_that_ask_one_policy_are_told_what_one_thread_is(learned, name, tmp_path):
     """The policy is a new one, so that what it keeps is worked out by threads at the same time."""
     import bmdp

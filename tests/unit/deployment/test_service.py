@@ -226,6 +226,9 @@ def test_a_policy_that_cannot_go_on_from_a_state_is_not_served():
         (b'{"states": [0], "budgets": 0, "seed": -1}', "seed must be greater"),
         (b'{"states": [0], "budgets": 0, "episodes": ["a", "b"]}', "one for each of 1 episodes"),
         (b'{"states": [0], "budgets": 0, "episodes": [7]}', "episodes[0] must be a string."),
+        (b'{"states": [0], "budgets": 0, "episodes": [""]}', "[0] must have at least 1 character."),
+        (b'{"states": [0, 0], "budgets": 0, "episodes": ["a", "a"]}', "got 'a' 2 times."),
+        (b'{"states": ["\xff"], "budgets": 0}', "no UTF-8"),
     ],
     ids=lambda value: value[:40] if isinstance(value, bytes) else "",
 )
@@ -302,6 +305,8 @@ def test_whatever_is_done_to_a_tracker_is_answered(make, path, body):
         ({"more": 1}, "tracker.more is unknown"),
         ({"step": -1}, "tracker.step must be greater"),
         ({"asked": [0.5, None]}, "tracker.asked[1] must be a number"),
+        ({"step": 7}, "tracker.step must be that of tracker.state"),
+        ({"ended": [False, True]}, "tracker.ended must be that of tracker.state"),
     ],
 )
 def test_a_tracker_of_something_else_is_refused(change, told):
@@ -385,6 +390,7 @@ def test_unknown_paths_and_methods_are_told():
     assert "there is no /no" in here.ask("GET", "/no").json()["error"]
     answer = here.ask("GET", "/start")
     assert (answer.status_code, "does not take GET" in answer.text) == (405, True)
+    assert "there is no /start/" in here.ask("POST", "/start/", **json_of(b"{}")).json()["error"]
 
 
 def test_an_error_that_nobody_expected_has_no_traceback(monkeypatch):
@@ -417,8 +423,25 @@ def test_the_log_has_a_line_for_each_episode_and_step(tmp_path):
         ("b", 0, 1.0, [0], b, at_b, 1.0, True),
         ("a", 1, 0.75, [1], second["actions"][0], second["status"][0], 2.0, True),
     ]
+    assert [line.pop("moved", False) for line in lines] == [False, False, True]
     assert all({*line} == {*names, "format"} for line in lines)
     assert {line["format"] for line in lines} == {1}
+
+
+def test_what_the_watch_cannot_read_is_not_logged(tmp_path):
+    here = Here(hull(), log=tmp_path / "log")
+    tracker = here("/start", states=[0, 0], budgets=0.5)["tracker"]
+    said = here("/decide", tracker=tracker, states=[0, 0])["tracker"]
+    followed = {"next_states": [0, 0], "ended": True}
+    for wrong in ({"costs": [0, -1]}, {"costs": 0, "tracker": said | {"asked": [0.5, -1]}}):
+        body = {"tracker": said, **followed, **wrong}
+        answer = here.ask("POST", "/observe", json=body)
+        assert answer.status_code == 422
+        assert "must be from 0 on where a log is kept" in answer.json()["error"]
+        assert "got -1 at [1]." in answer.json()["error"]
+    assert (tmp_path / "log").read_text() == ""
+    here("/observe", tracker=said, costs=0, **followed)
+    Here(hull())("/observe", tracker=said, costs=[0, -1], **followed)
 
 
 def test_states_of_a_log_are_logged_as_numbers(tmp_path):

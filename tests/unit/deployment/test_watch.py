@@ -54,6 +54,20 @@ def test_a_dial_that_is_moved_makes_two_promises_each_discounted_from_its_beginn
     assert done.is_cut.tolist() == [True, False]
 
 
+def test_a_dial_that_is_moved_to_where_it_was_makes_two_promises():
+    promises = Promises(gamma=1.0)
+    rows = [
+        line(cost=1.0, moved=True),
+        line(step=1, cost=1.0, moved=True),
+        line(step=2, moved=False),
+    ]
+    promises.add(1, [*rows, line(step=3, cost=1.0, ended=True)])
+    done = promises.done()
+    assert done.paid.tolist() == [1.0, 2.0]
+    assert done.is_cut.tolist() == [True, False]
+    assert promises.n_moved == 1
+
+
 def test_a_limit_on_episodes_counts_an_episode_once_where_its_sum_first_exceeds_it():
     promises = Promises(gamma=1.0, episode_limit=2.0)
     over = [line("a", i, cost=1.5, ended=i == 3) for i in range(4)]
@@ -112,7 +126,8 @@ def test_a_wrong_value_is_told_with_its_line(change, told):
 def test_a_value_that_lacks_and_a_step_that_does_not_rise_are_told_with_their_line():
     with pytest.raises(DataError, match="line 2: ended must be true or false; it has none"):
         Promises(gamma=1.0).add(1, [line(), {k: v for k, v in line().items() if k != "ended"}])
-    with pytest.raises(DataError, match="line 2: steps of an episode must rise; got 0 after 0"):
+    told = "line 2: steps of an episode must rise; got 0 after 0 .* Was /observe sent twice"
+    with pytest.raises(DataError, match=told):
         Promises(gamma=1.0).add(1, [line(), line()])
 
 

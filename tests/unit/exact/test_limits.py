@@ -90,3 +90,12 @@ def test_costs_on_no_lattice_are_refused():
     costs = np.random.default_rng(2).random((2, 2)) / 100
     with pytest.raises(ModelError, match="few different sums"):
         with_cost_so_far(model(costs, horizon=200), 100.0)
+
+
+@pytest.mark.parametrize("n", [3, 6, 7, 60])
+def test_equal_shares_of_a_limit_come_to_it_and_not_above(n):
+    share = with_cost_so_far(model(np.full((2, 2), 1 / n), horizon=n), 1.0)
+    assert optimal_frontier(share, start=0).costs.tolist() == [0.0]
+    one_more = with_cost_so_far(model(np.full((2, 2), 1 / n), horizon=n + 1), 1.0)
+    assert optimal_frontier(one_more, start=0).costs == pytest.approx([1.0])
+    assert len(_sums(model(np.full((2, 2), 1 / n), horizon=n + 1), 1.0)) == n + 1
