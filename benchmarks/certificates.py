@@ -43,7 +43,7 @@ from bmdp.evaluation.calibration import play_members
 from bmdp.evaluation.certificates import certify, members_of
 from bmdp.exact.textbook import garnet
 from bmdp.learn import collect
-from bmdp.policies import ExploringPolicy
+from bmdp.policies import CalibratedPolicy, ExploringPolicy
 from bmdp.policies.policy import Policy
 from bmdp.policies.portfolio import Portfolio
 
@@ -142,7 +142,8 @@ def repeated(case: Ready, width: str, episodes: int, seed: int) -> dict[str, Any
         found = certify(case.policy, log, gamma=case.gamma, confidence=CONFIDENCE, seed=seed)
     except DataError as error:
         return told | {"refused": str(error), "seconds": time.perf_counter() - begin}
-    promise = found.certificate
+    assert isinstance(found, CalibratedPolicy)
+    promise: Any = found.certificate  # a LogCertificate
     cost = case.cost[np.isin(case.members.budgets, found.portfolio.budgets)]
     return told | {
         "holds": bool((cost <= promise.cost_high).all()),

@@ -92,14 +92,14 @@ def whole_story(out: Path, minutes: float) -> dict[str, Any]:
     later = bmdp.data.load_log(second, columns, encoder=fitted.policy.encoder).batch
     safe = bmdp.certify(fitted.policy, later, gamma=1.0)
     safe.save(out / "safe")
-    print(safe.policy.certificate)
+    print(safe.certificate)
     pages = [str(out / name) for name in ("run", "safe")]
     app(["report", *pages, "--out", str(out / "pages")], standalone_mode=False)
     patient = {"severity": 0.9, "age": 80, "ward": "east", "allergic": True}
     tracker = safe.start([patient], 0.3, np.random.default_rng(0))
     chosen = tracker.decide([patient], available=[[False, True, True]]).action[0]
     print(f"an allergic patient of 80 gets: {safe.action_name(int(chosen))}")
-    promise = safe.policy.certificate
+    promise = safe.certificate
     return {"smallest": promise.smallest_budget, "high": promise.cost_high.tolist()}
 
 

@@ -16,7 +16,22 @@ def learned(log: bmdp.TransitionBatch) -> bmdp.Fitted:
     top = float(forecast.cost_high.max())
     print(f"{fitted} costs at most {top}", *fitted.notes)
     fitted.policy.save("policy")
+    assert_type(fitted.policy, bmdp.policies.Policy)
     return fitted
+
+
+def by_columns(fitted: bmdp.Fitted, later: bmdp.TransitionBatch) -> str:
+    """States as the log has them, names of actions, and a promise, also of a policy from disk."""
+    patient = {"severity": 0.9, "ward": "east"}
+    tracker = fitted.policy.start([patient], 0.3, np.random.default_rng(0))
+    assert_type(tracker, bmdp.policies.Tracker)
+    action = int(tracker.decide([patient]).action[0])
+    tracker.observe([0.0], [patient], [False])
+    assert_type(fitted.policy.action_names, tuple[str, ...])
+    safe = bmdp.certify(fitted.policy, later, gamma=1.0)
+    assert_type(safe, bmdp.policies.Policy)
+    print(safe.certificate, bmdp.load_policy("safe").certificate.smallest_budget)
+    return safe.action_name(action)
 
 
 def read(path: Path) -> bmdp.TransitionBatch:

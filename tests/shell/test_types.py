@@ -17,6 +17,7 @@ WRONG = (
     "bmdp.nonsense",
     "bmdp.fit('log.parquet', gama=1.0)",
     "bmdp.hull_mixture(0.5)",
+    "bmdp.fit('log.parquet').policy.startt([0], 0.5)",
     "print(bmdp.BFTQConfig(gamma='a').gamma)",
 )
 

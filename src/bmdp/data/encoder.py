@@ -30,7 +30,8 @@ from bmdp.checks import require_choice, told
 from bmdp.data.bins import ActionBins
 from bmdp.data.checks import require_rows
 from bmdp.data.formats import any_table, is_frame
-from bmdp.errors import DataError
+from bmdp.errors import DataError, PolicyError
+from bmdp.frontier import Frontier
 from bmdp.kinds import checked
 from bmdp.policies.policy import (
     BudgetedPolicy,
@@ -569,6 +570,18 @@ class EncodedPolicy(Policy):
         """Returns the name of an action: its text, or the number that stands for its bin."""
         return self.encoder.action_name(action)
 
+    def frontier(self, state: Any, step: int = 0, available: ArrayLike | None = None) -> Frontier:
+        """Returns what is expected from a state, as the policy inside does.
+
+        Raises:
+            PolicyError: if the policy inside expects nothing.
+        """
+        inside: Any = self.policy
+        if not hasattr(inside, "frontier"):
+            raise PolicyError(f"{type(inside).__name__} has no frontier at a state.")
+        found: Frontier = inside.frontier(self._row(state), step, available)
+        return found
+
     def start(self, states: Any, budgets: ArrayLike, rng: Randomness) -> EncodedTracker:
         """Starts `N` episodes."""
         rows = self.encoder.encode(states)
@@ -590,8 +603,12 @@ class EncodedPolicy(Policy):
         available: ArrayLike | None = None,
     ) -> OneDecision:
         """Decides at one state, as the policy does."""
-        rows = state if is_frame(state) else [state]
-        return self.policy.act(self.encoder.encode(rows)[0], budget, rng, *_given(available))
+        return self.policy.act(self._row(state), budget, rng, *_given(available))
+
+    def _row(self, state: Any) -> FloatArray:
+        """The numbers of one state."""
+        row: FloatArray = self.encoder.encode(state if is_frame(state) else [state])[0]
+        return row
 
     def decide(
         self,

@@ -235,7 +235,12 @@ def _member_of(policy: Portfolio, given: Given) -> Decided:
         own = which.equals(number)
         chosen = other if number == 0 else _either(own, other, chosen)
     carried = member.cast(np.float64), status.cast(np.float64), chosen.next_budget
-    return chosen._replace(status=status, carried=(*carried, *chosen.carried))
+    held = graph.where(
+        graph.constant(policy.members_take_budgets).take(member),
+        chosen.next_budget,
+        graph.constant(policy.costs).take(member),
+    )
+    return chosen._replace(next_budget=held, status=status, carried=(*carried, *chosen.carried))
 
 
 def _either(mask: Value, one: Decided, other: Decided) -> Decided:

@@ -36,7 +36,7 @@ from bmdp.evaluation.statistics import (
 )
 from bmdp.kinds import checked
 from bmdp.policies.limited import EpisodeLimitPolicy, episode_limit_of
-from bmdp.policies.policy import BudgetedPolicy
+from bmdp.policies.policy import BudgetedPolicy, Policy
 from bmdp.policies.portfolio import CalibratedPolicy, Certificate, Portfolio
 from bmdp.randomness import stream_key
 
@@ -196,7 +196,7 @@ def calibrate(  # noqa: PLR0913
     max_steps: int = 10_000,
     progress: OnPlayed | None = None,
     cost_gamma: float | None = None,
-) -> Any:
+) -> Policy:
     """Returns a policy that keeps its budget in expectation, with a given confidence.
 
     The promise: with probability `confidence` over the episodes played here, at *every* budget from

@@ -70,7 +70,7 @@ from bmdp.models.regressor import LearnedQ, MeanQ, with_clock
 from bmdp.models.support import Support
 from bmdp.models.table import TableModel
 from bmdp.policies.limited import EpisodeLimitPolicy
-from bmdp.policies.policy import BudgetedPolicy, Options
+from bmdp.policies.policy import BudgetedPolicy, Options, Policy
 from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate, Portfolio
 from bmdp.policies.prices import MultiplierPolicy, PriceDial
 from bmdp.randomness import named_generator
@@ -104,7 +104,7 @@ def certify(  # noqa: PLR0913
     seed: int = 0,
     device: str = "auto",
     progress: OnPlayed | None = None,
-) -> Any:
+) -> Policy:
     """Returns a policy that keeps its budget in expectation, with a given confidence, by a log.
 
     The promise: with probability `confidence` over the logged episodes, at *every* budget from

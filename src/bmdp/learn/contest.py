@@ -343,6 +343,8 @@ def fit_env(
     policy = work.handed_over(best, both, nature, work.cheaper(tried, both, proven))
     work.tell(0.9, "playing the dial")
     forecast = work.played(player, policy, plan.forecast, race.next)
+    if batch.cost.min() >= 0:
+        forecast = replace(forecast, cost_low=np.maximum(forecast.cost_low, 0.0))
     work.check_played(forecast, batch)
     n_more = work.n_practised + race.n_played + forecast.n_episodes
     return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_explored), n_more)

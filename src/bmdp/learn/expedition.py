@@ -44,6 +44,7 @@ _PLAYED = 0.7  # share of the time in which episodes are played; the rest is for
 _SOON = 0.5  # share of the time after which the pace is that of learning and playing
 _LEAST_FIRST = 6  # episodes of the first round
 _LEAST_ROUND = 20  # episodes of a round, below which there are fewer rounds
+_HARDLY = 0.05  # share of the episodes that may be missing without a word
 _NEVER = 1e3  # decay of epsilon from which on it is at its floor
 
 
@@ -109,6 +110,7 @@ class _Journey:
         self.n_episodes, self.seconds = 0, 0.0  # played so far, and in which time
         self.probe, self.pace = self._probed()
         self.size: Numbers = {}  # of the round that is next
+        self.was_slow = False  # whether time cut a round
 
     @property
     def share(self) -> float:
@@ -117,17 +119,19 @@ class _Journey:
 
     @property
     def is_short(self) -> bool:
-        """Whether there were fewer episodes than were asked for."""
-        return self.n_episodes < sum(_planned(self.how, number) for number in range(len(_ROUNDS)))
+        """Whether there were clearly fewer episodes than were asked for."""
+        planned = sum(_planned(self.how, number) for number in range(len(_ROUNDS)))
+        return self.n_episodes < (1 - _HARDLY) * planned
 
     def why_short(self) -> str:
         """Says how many episodes there were, and why no more."""
         length = sum(map(len, self.batches)) / self.n_episodes
-        why = (
-            f"time is short, one takes {self.pace:.2g} s"
-            if self.size["is_slow"]
-            else f"{length:.0f} steps each"
-        )
+        if not self.was_slow:
+            why = f"{length:.0f} steps each"
+        elif self.pace * self.how.n_episodes > _PLAYED * self.how.seconds:
+            why = f"time is short, one takes {self.pace:.2g} s"
+        else:  # learning between rounds took it
+            why = "time is short"
         return (
             f"exploring was cut to {self.n_episodes:,} of {self.how.n_episodes:,} episodes: {why}"
         )
@@ -135,6 +139,7 @@ class _Journey:
     def sized(self, number: int) -> bool:
         """Finds the size of a round, and returns whether it is to be played."""
         self.size = self.shelf.numbers(f"rounds/{number}-size", lambda: self._size(number))
+        self.was_slow |= bool(self.size["is_slow"])
         return bool(self.size["n"] >= 3)
 
     def _size(self, number: int) -> Numbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from bmdp.arrays import FloatArray, freeze_columns
 from bmdp.errors import DataError
 from bmdp.kinds import checked
 from bmdp.storage import one_line, require_types
+
+if TYPE_CHECKING:
+    from bmdp.policies.policy import Policy
 
 FITTED_FORMAT = 1
 """Of the files that say what a fit handed over."""
@@ -78,7 +81,7 @@ class Fitted:
     0.1    0.1 (0 to 0.2)  5 (4 to 6)
     """
 
-    policy: Any  # a BudgetedPolicy
+    policy: Policy  # for any budget
     forecast: Forecast  # expected cost and reward at each budget
     candidates: tuple[Candidate, ...]  # the best one first
     notes: tuple[str, ...]  # warnings, a sentence each

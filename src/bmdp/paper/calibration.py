@@ -56,7 +56,7 @@ from bmdp.paper.results import (
 )
 from bmdp.paper.runner import Piece, Work
 from bmdp.paper.slot_filling import SMALLER
-from bmdp.policies import HullPolicy, Portfolio
+from bmdp.policies import CalibratedPolicy, HullPolicy, Portfolio
 from bmdp.policies.policy import Policy
 from bmdp.report.curves import FIRST, FOURTH, SECOND, THIRD, Drawn
 from bmdp.report.drawing import BLACK, BLUE, RED, new_figure, tidy
@@ -311,6 +311,8 @@ def certificates(
             calibrate(known.policy, known.env, **how, **ranges, seed=number, binary_costs=is_binary)
             for is_binary in (True, False)
         )
+        assert isinstance(binary, CalibratedPolicy)
+        assert isinstance(bounded, CalibratedPolicy)
         means = binary.certificate.cost_mean
         by_means = replace(binary.portfolio, costs=means)
         found = {"binary": binary.portfolio, "bounded": bounded.portfolio, "means": by_means}

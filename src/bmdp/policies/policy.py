@@ -28,7 +28,17 @@ from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -242,7 +252,7 @@ class Tracker(Protocol):
     def budgets(self) -> FloatArray:
         """Budgets held now, `[N]`."""
 
-    def decide(self, states: ArrayLike, available: ArrayLike | None = None) -> Decisions:
+    def decide(self, states: Any, available: ArrayLike | None = None) -> Decisions:
         """Decides at the states `[N, ...]`. Rows of ended episodes mean nothing.
 
         Args:
@@ -253,7 +263,7 @@ class Tracker(Protocol):
     def observe(
         self,
         costs: ArrayLike,
-        next_states: ArrayLike,
+        next_states: Any,
         ended: ArrayLike,
         available: ArrayLike | None = None,
     ) -> None:
@@ -456,7 +466,7 @@ class BudgetedPolicy(Protocol):
 
     def act(
         self,
-        state: ArrayLike,
+        state: Any,
         budget: float,
         rng: np.random.Generator,
         available: ArrayLike | None = None,
@@ -465,14 +475,14 @@ class BudgetedPolicy(Protocol):
 
     def decide(
         self,
-        states: ArrayLike,
+        states: Any,
         budgets: ArrayLike,
         rng: np.random.Generator,
         available: ArrayLike | None = None,
     ) -> Decisions:
         """Decides at `N` states, as `act` would at one after the other, given masks `[N, A]`."""
 
-    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+    def start(self, states: Any, budgets: ArrayLike, rng: Randomness) -> Tracker:
         """Starts `N` episodes, with their own streams, or with streams made from a generator."""
 
     def resume(self, state: Any) -> Tracker:
@@ -496,6 +506,8 @@ class Policy(ABC):
     why_no_one_step_form: ClassVar[str] = "decides by more than the state and the budget"
     has_dial: ClassVar[bool] = True
     """Whether it matters which budget it is given."""
+    takes_budgets: ClassVar[bool] = True
+    """Whether its dial is in units of cost, which the number of a price is not."""
     takes_masks: ClassVar[bool] = False
     """Whether it can be told which actions are available. One that can takes `available`, `[N, A]`,
     as the last argument of `choose` and `options`."""
@@ -505,8 +517,36 @@ class Policy(ABC):
     def budget_range(self) -> tuple[float, float]:
         """Lowest and highest budget."""
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the actions, by number; none if they have only numbers."""
+        return ()
+
+    def action_name(self, action: int) -> str:
+        """Returns the name of an action; its number, if it has no name.
+
+        >>> from bmdp.policies import RandomBudgetedPolicy
+        >>> RandomBudgetedPolicy(2, 0.0, 1.0).action_name(1)
+        '1'
+        """
+        return str(int(action))
+
+    if TYPE_CHECKING:  # what only some policies have, for checkers of types
+
+        @property
+        def certificate(self) -> Any:
+            """The promise of a policy of `bmdp.certify` or `bmdp.calibrate`."""
+
+        @property
+        def encoder(self) -> Any:
+            """The reader of states as they are in the log, where columns have names."""
+
+        @property
+        def frontier(self) -> Any:
+            """Costs and rewards of the best mixtures at a state."""
+
     @abstractmethod
-    def start(self, states: ArrayLike, budgets: ArrayLike, rng: Randomness) -> Tracker:
+    def start(self, states: Any, budgets: ArrayLike, rng: Randomness) -> Tracker:
         """Starts `N` episodes."""
 
     def resume(self, state: Any) -> Tracker:
@@ -547,7 +587,7 @@ class Policy(ABC):
 
     def act(
         self,
-        state: ArrayLike,
+        state: Any,
         budget: float,
         rng: np.random.Generator,
         available: ArrayLike | None = None,
@@ -557,7 +597,7 @@ class Policy(ABC):
 
     def decide(
         self,
-        states: ArrayLike,
+        states: Any,
         budgets: ArrayLike,
         rng: np.random.Generator,
         available: ArrayLike | None = None,

@@ -67,6 +67,9 @@ class Portfolio(Policy):
     Without, it is the best-paid member that costs the budget at most. Below the cheapest member the
     status is INFEASIBLE, and that one is played; at the best-paid one it is SLACK.
 
+    The budget that is held then is the one that the member hands on. A member that is the number of
+    a price hands on none: the budget is what the member is said to cost from the start.
+
     Moving the dial in the middle chooses again, by the same costs. They hold at the start of an
     episode, so what is left to pay then need not match the new budget: that is the limit of a coin.
 
@@ -160,6 +163,12 @@ class Portfolio(Policy):
         """The frontier of what members are said to cost and earn; `index` has their numbers."""
         return upper_frontier(self.costs, self.rewards)
 
+    @cached_property
+    def members_take_budgets(self) -> BoolArray:
+        """Whether the dial of each member's policy is in units of cost, `[K]`."""
+        each = [getattr(policy, "takes_budgets", True) for policy in self.policies]
+        return np.array(each)[self.which]
+
     @property
     def budget_range(self) -> tuple[float, float]:
         """From 0 (or the least cost, if that is negative) to the cost of the best-paid member."""
@@ -233,18 +242,23 @@ class PortfolioTracker(EpisodeTracker[Portfolio]):
         if self._followed is None:
             self._followed = self._toss(states)
         decision = idle_decisions(self._budgets)
-        for _, chosen, tracker in self._followed:
+        for member, chosen, tracker in self._followed:
             masks = _masks(self._available, chosen)
-            action, next_budget, _ = tracker.decide(states[chosen], *masks)
-            decision.action[chosen], decision.next_budget[chosen] = action, next_budget
+            decision.action[chosen], next_budget, _ = tracker.decide(states[chosen], *masks)
+            decision.next_budget[chosen] = self._held(member, next_budget)
         decision.status[~self._ended] = self._status[~self._ended]
         return decision
 
     def _observe(self, costs: FloatArray, next_states: NDArray[Any], ended: BoolArray) -> None:
-        for _, chosen, tracker in self._followed or ():
+        for member, chosen, tracker in self._followed or ():
             masks = _masks(self._available, chosen)
             tracker.observe(costs[chosen], next_states[chosen], ended[chosen], *masks)
-            self._budgets[chosen] = tracker.budgets
+            self._budgets[chosen] = self._held(member, tracker.budgets)
+
+    def _held(self, member: int, inner: FloatArray) -> FloatArray | float:
+        """The budgets of episodes of a member, given those on its own dial."""
+        takes_budgets = self._policy.members_take_budgets[member]
+        return inner if takes_budgets else float(self._policy.costs[member])
 
     def _toss(self, states: NDArray[Any]) -> list[_Followed]:
         """Starts each episode that is going on under one of the members."""

@@ -95,6 +95,8 @@ class PriceDial(QPolicy):
     step: int | None = None  # the only step that it plays; all of them, if not given
     growth: float = 1.0  # of prices with each step: discount of costs over that of rewards
 
+    takes_budgets: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         """Checks the prices and makes them read-only."""
         prices = real_array("PriceDial.prices", self.prices).astype(np.float64)

@@ -393,7 +393,7 @@ def _found(opened: Opened, found: Measured | None) -> str:
         )
     elif sure and can.any():
         was = "was" if found.played else "would be"
-        told.append(f"No budget that it said it can keep {was} exceeded{sure}.")
+        told.append(f"No budget that it said it can keep {was} exceeded by more than chance{sure}.")
     if not can.all():
         are = "budget is" if (~can).sum() == 1 else "budgets are"
         told.append(

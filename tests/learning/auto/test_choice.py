@@ -153,6 +153,14 @@ def test_a_log_tells_what_such_a_coin_costs(monkeypatch):
     assert (np.diff(found.forecast.cost) > -0.05).all()
 
 
+def test_a_cost_that_is_never_negative_has_no_interval_below_0():
+    """With so few episodes an interval is wider than its mean."""
+    found = bmdp.fit("corridors", episodes=150, device="cpu").forecast
+    assert found.is_played
+    assert (found.cost_low >= 0).all()
+    assert found.cost_low.min() == 0 < found.cost_high.min()
+
+
 # Doubt
 
 

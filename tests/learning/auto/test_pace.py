@@ -98,6 +98,21 @@ def test_of_a_very_slow_simulator_there_are_some_episodes_in_one_round():
     assert notes == ["exploring was cut to 6 of 300 episodes: time is short, one takes 10 s"]
 
 
+@pytest.mark.parametrize(("pause", "is_told"), [(4.0, True), (2.2, False)])
+def test_where_learning_takes_the_time_no_episode_is_blamed(pause, is_told):
+    clock = Clock()
+
+    def learn(share, text):
+        clock.time += pause * text.startswith("exploring")
+
+    batch, notes, _ = explore(24.0, clock, step=0.001, told=learn)
+    n = len(batch.starts())
+    why = f"exploring was cut to {n} of 300 episodes: time is short"
+    assert notes == ([why] if is_told else [])
+    assert n < 300
+    assert (n < 280) == is_told
+
+
 def test_a_long_first_step_does_not_tell_the_pace():
     """It may compile and import whatever the simulator needs."""
     batch, notes, _ = explore(24.0, Clock(), step=0.001, first=10.0)

@@ -125,7 +125,7 @@ def test_a_log_has_forecasts_with_intervals_and_its_notes(runs):
     found = told(runs / "log")
     assert found.title == "log: a policy learned from a log"
     assert found.answer.startswith("Forecast, from 75 episodes of the data")
-    assert "would be exceeded (95 % intervals)" in found.answer
+    assert "would be exceeded by more than chance (95 % intervals)" in found.answer
     assert "action 2 was never taken: the log says nothing of what follows" in found.notes
     assert set(kept(runs / "log")["notes"]) <= set(found.notes)
     assert [b["name"] for b in found.dials[0]["baselines"]][-1] == "the log's own behaviour"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bmdp
-from bmdp import ConfigError, DataError
+from bmdp import ConfigError, DataError, PolicyError
 from bmdp.data import (
     ActionBins,
     Columns,
@@ -20,7 +20,7 @@ from bmdp.data import (
 from bmdp.data.bins import learned_bins
 from bmdp.data.encoder import raw_column, without_encoder
 from bmdp.models import TableModel
-from bmdp.policies import Portfolio, RandomBudgetedPolicy
+from bmdp.policies import HullPolicy, Portfolio, RandomBudgetedPolicy
 from bmdp.storage import load_value, save_value
 from contracts.policy import Case, contract_tests
 from logs import assert_same
@@ -508,6 +508,21 @@ def test_a_policy_takes_rows_as_it_takes_numbers(tmp_path):
     assert loaded.encoder == policy.encoder
     assert policy.budget_range == inner.budget_range
     assert without_encoder(policy) is inner
+
+
+def test_the_frontier_of_a_row_as_it_is_in_the_log_is_that_of_its_numbers():
+    def values(rows):
+        at = np.zeros((len(rows), 2, 2))
+        at[:, 1] = 1 + rows[:, -1:]  # the crossing
+        return 10 * at, at
+
+    inner = HullPolicy(values, [0.0, 1.0])
+    policy = EncodedPolicy(inner, encoder())
+    found = policy.frontier({"weather": "storm", "crossing": 2})
+    assert found.costs.tolist() == [0.0, 3.0]
+    assert found.rewards.tolist() == [0.0, 30.0]
+    with pytest.raises(PolicyError, match="RandomBudgetedPolicy has no frontier"):
+        EncodedPolicy(RANDOM, encoder()).frontier(RAW[0])
 
 
 @pytest.mark.parametrize("over", [{}, {"weather": 7, "crossing": "over"}, {"weather": None}])

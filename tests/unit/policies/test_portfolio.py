@@ -5,7 +5,7 @@ from scipy import stats
 import bmdp
 from bmdp import BudgetError, BudgetStatus, ConfigError, DataError, EpisodeStreams
 from bmdp.frontier import hull_mixture
-from bmdp.policies import HullPolicy, Portfolio, RandomBudgetedPolicy, TabularQ
+from bmdp.policies import HullPolicy, Portfolio, PriceDial, RandomBudgetedPolicy, TabularQ
 
 INFEASIBLE, TIGHT, SLACK = BudgetStatus
 N = 20_000
@@ -231,6 +231,21 @@ def test_each_side_of_a_coin_is_played_at_the_budget_it_is_said_to_cost():
         (0, 1.0),  # cheap: the vertex of cost 0.2
         (1, 0.0),  # dear: the vertex of cost 1
     }
+
+
+def test_the_number_of_a_price_is_told_to_nobody_as_a_budget():
+    q = TabularQ(q_r=[[[0.0, 0.0], [10.0, 10.0]]], q_c=[[[0.0, 0.0], [1.0, 1.0]]])
+    dial = PriceDial(q, prices=[20.0, 0.0])
+    coin = Portfolio((dial,), [0, 0], [0.0, 1.0], costs=[0.1, 0.3], rewards=[0.0, 10.0])
+    tracker = start(coin, 0.2)
+    decision = tracker.decide(STATES)
+    expected = np.where(decision.action == 1, 0.3, 0.1)
+    assert set(decision.action.tolist()) == {0, 1}
+    assert decision.next_budget.tolist() == expected.tolist()
+    tracker.observe(0.0, STATES, False)
+    assert tracker.budgets.tolist() == expected.tolist()
+    resumed = coin.resume(tracker.state())
+    assert (resumed.decide(STATES).action == decision.action).all()
 
 
 def test_a_policy_of_several_members_is_stored_once(tmp_path):
