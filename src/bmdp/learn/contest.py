@@ -261,7 +261,7 @@ class _LogEvidence:
         n_held = len(self._parts["held-out"].starts())
         forecast, strange = _of_log(policy, told, says, n_held, from_0)
         work.check_log(forecast, strange, batch)
-        return work.fitted(policy, forecast, tried, best.curve, lesson.nature, sizes)
+        return work.fitted(policy, forecast, tried, best.curve, lesson.nature, (*sizes, 0))
 
     def _tells(self, one: _Tried) -> _Told:
         work, lesson, rows, judge = self._work, self._lesson, self._parts["held-out"], self._judge
@@ -347,7 +347,7 @@ def fit_env(
         forecast = replace(forecast, cost_low=np.maximum(forecast.cost_low, 0.0))
     work.check_played(forecast, batch)
     n_more = work.n_practised + race.n_played + forecast.n_episodes
-    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_explored), n_more)
+    return work.fitted(policy, forecast, tried, both, nature, (len(batch), n_explored, n_more))
 
 
 @dataclass(frozen=True)
@@ -737,8 +737,7 @@ class _Work:
         tried: Sequence[_Tried],
         told: Curve,
         nature: Nature,
-        sizes: tuple[int, int],
-        n_more: int = 0,
+        sizes: tuple[int, int, int],
     ) -> Fitted:
         """Puts it all together.
 
@@ -748,10 +747,10 @@ class _Work:
             tried: candidates, that one first.
             told: what its dial goes by.
             nature: of the data.
-            sizes: rows and episodes that candidates were learned from.
-            n_more: episodes that were played beside them.
+            sizes: rows and episodes that candidates were learned from, and episodes that were
+                played beside them.
         """
-        n_rows, n_episodes = sizes
+        n_rows, n_episodes, n_more = sizes
         more = f", with {n_more:,} more for practice and evidence," if n_more else ""
         candidates = tuple(_candidates(tried, nature))
         best = tried[0]
