@@ -15,7 +15,6 @@ convention: `info["action_mask"]`, a 0 or 1 for each action, at reset and at eve
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -35,6 +34,7 @@ from bmdp.envs.gym import Episodes, describe
 from bmdp.envs.registry import ENV_IDS
 from bmdp.envs.tasks import State, Task
 from bmdp.errors import BmdpError, ConfigError, EnvError
+from bmdp.later import imported
 from bmdp.randomness import EpisodeStreams
 
 _NUMBERS = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
@@ -97,14 +97,7 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
         return dataclasses.replace(env, kwargs=kept)
     module, _, name = env.rpartition(":")
     if module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"'{env}' needs the module {module}: {error}.") from error
-        except Exception as error:  # of the module, whatever it may be
-            raise ConfigError(
-                f"'{env}' needs the module {module}, which cannot be imported: {_said(error)}."
-            ) from error
+        imported(module, f"'{env}'")
     try:
         return gymnasium.spec(ENV_IDS.get(name, name))
     except gymnasium.error.Error as error:
@@ -148,11 +141,7 @@ def blamed(name: str, what: str) -> Iterator[None]:
     except (BmdpError, MemoryError):
         raise
     except Exception as error:
-        raise EnvError(f"{name} {what}: {_said(error)}") from error
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+        raise EnvError(f"{name} {what}: {type(error).__name__}: {error}") from error
 
 
 class _UnfitBatchError(EnvError):

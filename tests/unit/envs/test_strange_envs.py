@@ -10,6 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp import ConfigError, EnvError
 from bmdp.envs import check_cost_env
 from bmdp.envs.slots import find_spec, open_slots
+from bmdp.paper import experiment
 from problems import Walk, walk_spec
 
 ONE = np.ones(1, bool)
@@ -142,13 +143,14 @@ def test_metadata_are_checked(metadata, words, monkeypatch):
         open_slots(walk_spec())
 
 
-def test_a_module_that_fails_when_it_is_imported_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize("named", [find_spec, experiment])
+def test_a_module_that_fails_when_it_is_imported_is_named(named, tmp_path, monkeypatch):
     (tmp_path / "broken_envs.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     for module, said in (("broken_envs", "ZeroDivisionError"), (".envs", "TypeError")):
         words = f"needs the module {module}, which cannot be imported: {said}"
         with pytest.raises(ConfigError, match=words):
-            find_spec(f"{module}:Some-v0")
+            named(f"{module}:Some-v0")
 
 
 def test_the_checker_names_an_environment_that_cannot_be_made(monkeypatch):
