@@ -50,7 +50,10 @@ def verb(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-_OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+_OF_DISKS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+}
 _NO_MEMORY = (  # of torch, and of a library that is loaded
     *("can't allocate memory", "can't start new thread", "out of memory"),
     *("failed to map segment", "annot allocate memory"),

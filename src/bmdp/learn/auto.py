@@ -411,7 +411,7 @@ def _is_pathlike(value: Any) -> bool:
 
 def _is_path(text: str) -> bool:
     """Whether a text names a file or a folder rather than an environment."""
-    return text.lower().endswith(SUFFIXES) or glob.has_magic(text) or Path(text).exists()
+    return text.lower().endswith(SUFFIXES) or glob.has_magic(text) or os.path.exists(text)
 
 
 def _fit(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:

@@ -1,7 +1,7 @@
 """Errors that are nobody's fault end in one line; others keep their traceback."""
 
 import errno
-import sys
+from importlib import import_module
 
 import pytest
 
@@ -15,7 +15,7 @@ def failing(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(sys.modules["bmdp.cli.solve"], "print_columns", fail)
+    monkeypatch.setattr(import_module("bmdp.cli.solve"), "print_columns", fail)
     return commands.run("solve", "--textbook", "branches")
 
 
@@ -24,6 +24,7 @@ def failing(monkeypatch, error):
     [
         (OSError(errno.ENOSPC, "No space left on device", "here"), "No space left on device"),
         (PermissionError(errno.EACCES, "Permission denied", "here"), "Permission denied"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "here"), "File name too long"),
         (MemoryError(), "there is not enough memory: none is left"),
         (MemoryError("Unable to\nallocate 8 GiB"), "not enough memory: Unable to allocate 8 GiB"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
