@@ -153,9 +153,14 @@ def arrow_table(table: Any) -> LogTable:
     """Returns the columns of a table of pyarrow, or of a data frame of polars.
 
     Raises:
-        DataError: if it is none, or two columns have the same name.
+        DataError: if it is none, cannot be worked out, or two columns have the same name.
     """
-    held = table.collect() if _is_lazy(table) else table
+    held = table
+    if _is_lazy(table):
+        try:
+            held = table.collect()
+        except Exception as error:  # of what is to be done lazily, whatever it may be
+            raise DataError(f"frame cannot be collected: {one_line(error)[:200]}.") from error
     held = held.to_arrow() if hasattr(held, "to_arrow") else held
     if not _is_arrow(held):
         raise DataError(
