@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bmdp.arrays import MAGNITUDE
-from bmdp.errors import ConfigError
+from bmdp.errors import ConfigError, StoreError
 
 MOST = 2**31
 """No count is larger, unless a smaller one is its most."""
@@ -102,6 +104,28 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(str(name), list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def reached(path: str | os.PathLike[str]) -> Path:
+    """Returns a path of which can be told whether something is there, and what is in it.
+
+    Raises:
+        StoreError: if that cannot be told: its name is too long, or a folder may not be entered.
+
+    >>> reached("nothing/here").name
+    'here'
+    >>> reached("long" * 100)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    bmdp.errors.StoreError: longlong...long cannot be opened: File name too long.
+    """
+    try:
+        os.stat(os.path.join(path, "."))  # which looks into a folder
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # the latter of characters that no name has
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(f"{path} cannot be opened: {why}.") from error
+    return Path(path)
 
 
 def require_share(name: str, value: Any) -> None:

@@ -28,7 +28,7 @@ from typing import (
 import numpy as np
 
 from bmdp.arrays import any_array, is_tensor
-from bmdp.checks import is_number, told
+from bmdp.checks import is_number, reached, told
 from bmdp.errors import BmdpError, BudgetError, ConfigError, DataError, StoreError
 
 T = TypeVar("T")
@@ -169,6 +169,8 @@ def _either(options: tuple[Any, ...]) -> _Kind:
     says = " or ".join(dict.fromkeys(told_of))
 
     def made(value: Any) -> Any:
+        if is_path and isinstance(value, str | os.PathLike):
+            reached(value)
         return next(k for k in kinds if k.holds(value)).made(value)
 
     types = frozenset[type]().union(*(k.types for k in kinds))

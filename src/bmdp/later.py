@@ -1,9 +1,11 @@
-"""Names of a package that are imported when they are first asked for."""
+"""Names of a package that are imported when they are first asked for, and modules of users."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
+
+from bmdp.errors import ConfigError
 
 
 def asked_later(
@@ -28,3 +30,29 @@ def asked_later(
         return found
 
     return get, lambda: sorted({*namespace, *places})
+
+
+def imported(module: str, wanted_by: str) -> Any:
+    """Returns a module of a user, by its name.
+
+    Args:
+        module: its name.
+        wanted_by: what needs it, for messages.
+
+    Raises:
+        ConfigError: if there is none, or it fails while it is imported.
+
+    >>> imported("math", "learner.model").pi
+    3.141592653589793
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"{wanted_by} needs the module {module}: {error}. Put its folder on PYTHONPATH."
+        ) from error
+    except Exception as error:  # of the module, whatever it may be
+        kind = type(error).__name__
+        raise ConfigError(
+            f"{wanted_by} needs the module {module}, which cannot be imported: {kind}: {error}."
+        ) from error

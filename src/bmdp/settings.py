@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -25,6 +24,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from bmdp.checks import nearest
 from bmdp.errors import ConfigError
+from bmdp.later import imported
 
 T = TypeVar("T")
 Classes = Mapping[str, type[Any]]
@@ -227,7 +227,7 @@ def _object(known: Classes, value: Any, where: str, is_protocol: bool) -> Any:
         raise ConfigError(f"{where or 'settings'} must be {rule}; got {value!r}.")
     module, _, kind = kind.rpartition(":")
     if module and is_protocol:
-        _import(module, where)
+        imported(module, where)
     if kind not in known:
         there, near = ", ".join(known), nearest(kind, known)
         raise ConfigError(f"{where} must be one of {there}; got {kind!r}.{near}")
@@ -252,16 +252,6 @@ def _checked(make: Callable[[], Any], names: Mapping[str, Any], where: str) -> A
         begins = str(error).partition(" ")[0].partition("[")[0] in names
         between = "." if where and begins else ": " if where else ""
         raise ConfigError(f"{where}{between}{error}") from None
-
-
-def _import(module: str, where: str) -> None:
-    """Imports a module, which registers its classes."""
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"{where} needs the module {module}: {error}. Put its folder on PYTHONPATH."
-        ) from error
 
 
 def _classes(annotation: Any) -> Classes:

@@ -180,9 +180,11 @@ def written(path: AnyPath, *, overwrite: bool = True) -> Iterator[Path]:
     [('notes', 'second')]
     """
     target = Path(path)
-    if not overwrite and target.exists() and not _is_empty_folder(target):
-        raise StoreError(f"{target} exists already: choose another name, or pass overwrite=True.")
     try:
+        if not overwrite and target.exists() and not _is_empty_folder(target):
+            raise StoreError(
+                f"{target} exists already: choose another name, or pass overwrite=True."
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryDirectory(

@@ -336,6 +336,7 @@ class Whole(Policy):
         ({"gamma": 1.5}, ConfigError, "gamma must be"),
         ({"confidence": 1.0}, ConfigError, "confidence must be"),
         ({"worst_cost": -1.0}, ConfigError, "worst_cost must be"),
+        ({"worst_cost": 0.0}, ConfigError, "worst_cost must be above 0"),
         ({"batch": "log.parquet"}, DataError, "batch must be a TransitionBatch; got 'log"),
         ({"policy": ScriptedPolicy("slot-filling/key-pad")}, PolicyError, "no `options`"),
         ({"policy": Whole()}, PolicyError, "one-step form.* Whole has neither"),

@@ -154,6 +154,7 @@ REFUSED = [
         {"shape": "no_such_module:Circle"},
         r"shape needs the module no_such_module: .*PYTHONPATH",
     ),
+    ({"shape": ".:Circle"}, r"shape needs the module \., which cannot be imported: TypeError"),
     ({"copies": 10}, r"^a drawing has at most 9"),
     ({"zzz": 10}, r"Drawing has no setting 'zzz'\. There are name, shape, growth, copies"),
 ]

@@ -8,7 +8,10 @@ expected keep their traceback. The module of a verb is imported when the verb is
 from __future__ import annotations
 
 import errno
+import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -50,7 +53,10 @@ def verb(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-_OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+_OF_DISKS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+}
 _NO_MEMORY = (  # of torch, and of a library that is loaded
     *("can't allocate memory", "can't start new thread", "out of memory"),
     *("failed to map segment", "annot allocate memory"),
@@ -63,7 +69,8 @@ class Verbs(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keeps the whole command line as `ctx.obj`, for those who write it down."""
         ctx.obj = shlex.join(["bmdp", *args])
-        return super().parse_args(ctx, args)
+        with _in_lines():  # `--help` writes, too
+            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the verb that was asked for, and puts the real one in its place."""
@@ -72,14 +79,21 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the verb that was asked for."""
-        try:
+        with _in_lines():
             return super().invoke(ctx)
-        except (BmdpError, ImportError, MemoryError, OSError, RuntimeError) as error:
-            told = _in_a_line(error)
-            if told is None:
-                raise
-            typer.echo("error: " + " ".join(told.split()), err=True)
-            raise typer.Exit(1) from error
+
+
+@contextmanager
+def _in_lines() -> Iterator[None]:
+    """Tells errors in one line, but for those that nobody expected, and ends with exit code 1."""
+    try:
+        yield
+    except (BmdpError, ImportError, MemoryError, OSError, RuntimeError) as error:
+        told = _in_a_line(error)
+        if told is None:
+            raise
+        typer.echo("error: " + " ".join(told.split()), err=True)
+        raise typer.Exit(1) from error
 
 
 def _in_a_line(error: Exception) -> str | None:
@@ -126,5 +140,6 @@ for _name, _line in VERBS.items():
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Runs the command line. Figures go to files, whatever backend a notebook asks for."""
+    os.environ["MPLBACKEND"] = "agg"
     app(prog_name="bmdp")

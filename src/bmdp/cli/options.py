@@ -25,6 +25,7 @@ from bmdp.settings import Told
 from bmdp.storage import SPEC
 
 MOST_BUDGETS = 10_000  # of one range; more is a slip of the pen
+_MOST_WIDE = 10_000  # letters of a table
 INTERRUPTED = 130  # exit code of Ctrl-C
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -163,13 +164,14 @@ def write_picture(path: Path, content: bytes, force: bool) -> None:
 
 
 def print_columns(columns: Mapping[str, Sequence[Any]], left: Sequence[str] = ()) -> None:
-    """Prints columns under their names, to the right, but for some names."""
+    """Prints columns under their names, to the right, but for some names. They may be wide."""
     table = Table()
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
-    Console().print(table)
+    needed = Console(width=_MOST_WIDE).measure(table).maximum  # so that no number is cut off
+    Console(width=max(needed, Console().width)).print(table)
 
 
 def print_settings(settings: Iterable[Told]) -> None:

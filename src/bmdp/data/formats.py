@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import any_array
+from bmdp.checks import reached
 from bmdp.data.checks import require_rows
 from bmdp.data.columns import LogTable
 from bmdp.errors import BmdpError, DataError, MissingDependency, StoreError
@@ -111,7 +112,7 @@ def as_path(path: Any) -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise StoreError(f"path must be the name of a file; got {type(path).__name__}.")
-    return Path(path)
+    return reached(path)
 
 
 def is_frame(value: Any) -> bool:
@@ -152,9 +153,14 @@ def arrow_table(table: Any) -> LogTable:
     """Returns the columns of a table of pyarrow, or of a data frame of polars.
 
     Raises:
-        DataError: if it is none, or two columns have the same name.
+        DataError: if it is none, cannot be worked out, or two columns have the same name.
     """
-    held = table.collect() if _is_lazy(table) else table
+    held = table
+    if _is_lazy(table):
+        try:
+            held = table.collect()
+        except Exception as error:  # of what is to be done lazily, whatever it may be
+            raise DataError(f"frame cannot be collected: {one_line(error)[:200]}.") from error
     held = held.to_arrow() if hasattr(held, "to_arrow") else held
     if not _is_arrow(held):
         raise DataError(
@@ -243,9 +249,21 @@ def parquet_table(path: AnyPath) -> LogTable:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Returns the Parquet files of a folder and its folders, by path, but for hidden ones."""
-    found = (file for file in folder.rglob("*.parquet") if file.is_file())
-    return sorted(f for f in found if not any(p[0] in "._" for p in f.relative_to(folder).parts))
+    """Returns the Parquet files of a folder and its folders, by path, but for hidden ones.
+
+    Raises:
+        StoreError: if a folder may not be read, whose rows would be missing.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise StoreError(f"{error.filename} cannot be read: {error.strerror}.") from error
+
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        shown = (Path(place, name) for name in names if name[0] not in "._")
+        found += [file for file in shown if file.suffix == ".parquet" and file.is_file()]
+    return sorted(found)
 
 
 def _parquet_folder(folder: Path) -> LogTable:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray
+from bmdp.checks import reached
 from bmdp.data.batch import TransitionBatch, file_table
 from bmdp.data.bins import action_rows, learned_bins
 from bmdp.data.checks import require_rows
@@ -100,7 +101,7 @@ def load_log(
     ([[1.0, 0.0], [0.0, 1.0]], [0, 1], ('go', 'wait'))
     """
     check_handling(missing, unseen)
-    if isinstance(source, str | os.PathLike) and is_minari(Path(source)):
+    if isinstance(source, str | os.PathLike) and is_minari(reached(source)):
         return EncodedLog(TransitionBatch.from_minari(source))
     parts = [_Part.of(table, columns) for table in _tables(source)]
     if not parts:
@@ -138,13 +139,13 @@ def given_paths(source: Any) -> list[Path] | None:
             pattern.
 
     Raises:
-        StoreError: if nothing matches a pattern.
+        StoreError: if nothing matches a pattern, or it cannot be told what is there.
     """
     given = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(given, Sequence) or not all(isinstance(p, str | os.PathLike) for p in given):
         return None
     found: list[Path] = []
-    for path in map(Path, given):
+    for path in map(reached, given):
         if path.exists() or not glob.has_magic(str(path)):
             found.append(path)
             continue

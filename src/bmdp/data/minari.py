@@ -108,9 +108,9 @@ def write_minari(
 
 def local_minari(dataset_id: str) -> Path | None:
     """Returns the folder of a dataset that is on this machine, or None, without loading Minari."""
-    root = os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets"
+    root = os.environ.get("MINARI_DATASETS_PATH") or os.path.expanduser("~/.minari/datasets")
     place = Path(root, dataset_id)
-    return place if (place / "data" / "metadata.json").is_file() else None
+    return place if os.path.isfile(place / "data" / "metadata.json") else None
 
 
 def _opened(name: str | os.PathLike[str]) -> Any:

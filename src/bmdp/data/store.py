@@ -421,8 +421,8 @@ def _begun(folder: AnyPath) -> Iterator[Path]:
         StoreError: if it holds a log or something else, or cannot be written.
     """
     target = Path(folder)
-    _require_free(target)
     try:
+        _require_free(target)
         target.mkdir(parents=True, exist_ok=True)
         with locked(target / _LOCK, target):
             _require_free(target)

@@ -21,6 +21,7 @@ from gymnasium.utils.env_checker import check_env
 
 from bmdp.checks import require_count
 from bmdp.envs.adapters import finite_number, why_not_discrete
+from bmdp.envs.slots import blamed
 from bmdp.errors import ConfigError, EnvError
 from bmdp.kinds import checked
 from bmdp.randomness import named_generator
@@ -104,10 +105,13 @@ def check_cost_env(
 def _made(make: str | Callable[[], Env]) -> Env:
     """A new environment."""
     if isinstance(make, str):
-        try:
-            return gymnasium.make(make, disable_env_checker=True)
-        except gymnasium.error.Error as error:
-            raise ConfigError(f"make must name an environment; got {make!r}: {error}") from error
+        with blamed(make, "cannot be made"):
+            try:
+                return gymnasium.make(make, disable_env_checker=True)
+            except gymnasium.error.Error as error:
+                raise ConfigError(
+                    f"make must name an environment; got {make!r}: {error}"
+                ) from error
     return make()
 
 

@@ -15,8 +15,9 @@ convention: `info["action_mask"]`, a 0 or 1 for each action, at reset and at eve
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import gymnasium
@@ -27,15 +28,19 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from bmdp.arrays import BoolArray, FloatArray, IntArray
-from bmdp.checks import nearest
+from bmdp.checks import is_number, nearest, told
+from bmdp.envs.adapters import finite_number
 from bmdp.envs.gym import Episodes, describe
 from bmdp.envs.registry import ENV_IDS
 from bmdp.envs.tasks import State, Task
-from bmdp.errors import ConfigError, EnvError
+from bmdp.errors import BmdpError, ConfigError, EnvError
+from bmdp.later import imported
 from bmdp.randomness import EpisodeStreams
 
 _NUMBERS = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
 _OURS = ("num_envs", "render_mode", "vectorization_mode")  # settings that are decided here
+_BEGUN = ("observation", "info")
+_PLAYED = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class SlotOutcome(NamedTuple):
@@ -92,10 +97,7 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
         return dataclasses.replace(env, kwargs=kept)
     module, _, name = env.rpartition(":")
     if module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"'{env}' needs the module {module}: {error}.") from error
+        imported(module, f"'{env}'")
     try:
         return gymnasium.spec(ENV_IDS.get(name, name))
     except gymnasium.error.Error as error:
@@ -109,8 +111,8 @@ def open_slots(spec: EnvSpec) -> EnvSlots:
 
     Raises:
         ConfigError: if the environment does not take the settings of the specification.
-        EnvError: if its actions are not discrete, its observations are not numbers, or it has only
-            batches, which cannot be used here.
+        EnvError: if it cannot be made, its actions are not discrete, its observations are not
+            numbers, or it has only batches, which cannot be used here.
     """
     if spec.vector_entry_point is None or spec.additional_wrappers:
         return SingleSlots(spec)
@@ -120,6 +122,26 @@ def open_slots(spec: EnvSpec) -> EnvSlots:
         if spec.entry_point is None:
             raise
         return SingleSlots(spec)
+
+
+@contextmanager
+def blamed(name: str, what: str) -> Iterator[None]:
+    """Names an environment in errors of its own, whatever they may be.
+
+    Raises:
+        EnvError: instead of them.
+
+    >>> with blamed("Ferry-v0", "failed while it was played"):
+    ...     {}["wheel"]
+    Traceback (most recent call last):
+    bmdp.errors.EnvError: Ferry-v0 failed while it was played: KeyError: 'wheel'
+    """
+    try:
+        yield
+    except (BmdpError, MemoryError):
+        raise
+    except Exception as error:
+        raise EnvError(f"{name} {what}: {type(error).__name__}: {error}") from error
 
 
 class _UnfitBatchError(EnvError):
@@ -152,7 +174,7 @@ class BatchedSlots:
                 f"its autoreset_mode is {mode}."
             )
         self._require_seeds()
-        self.facts = _facts(self._envs.metadata)
+        self.facts = _facts(spec, self._envs.metadata)
         self.metadata = _own_metadata(self._envs)
         self.state_space = _numeric(spec, self._envs.single_observation_space)
         self.action_space, self._first = _discrete(spec, self._envs.single_action_space)
@@ -169,12 +191,10 @@ class BatchedSlots:
             ) from error
 
     def _make(self, n: int) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-        try:
+        with _made(self._spec):
             return gymnasium.make_vec(
                 self._spec, num_envs=n, vectorization_mode="vector_entry_point"
             )
-        except TypeError as error:
-            raise _refusal(self._spec, error) from error
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed."""
@@ -183,7 +203,8 @@ class BatchedSlots:
             self._envs = self._make(len(seeds))
         self._n_steps = 0
         of_slots: Any = list(seeds)  # gymnasium's own batches take them, its annotation does not
-        states, info = self._envs.reset(seed=of_slots)
+        with blamed(self.name, "failed while it was played"):
+            states, info = self._envs.reset(seed=of_slots)
         self.available = None
         if "action_mask" in info:
             needed = np.ones(len(seeds), np.bool_)
@@ -204,7 +225,8 @@ class BatchedSlots:
         if self.available is not None:
             actions = np.where(going, actions, self._open)
         played = actions + self._first if self._first else actions
-        states, rewards, terminated, truncated, info = self._envs.step(played)
+        with blamed(self.name, "failed while it was played"):
+            states, rewards, terminated, truncated, info = self._envs.step(played)
         if "cost" not in info:
             raise _no_cost(self._spec)
         self._n_steps += 1
@@ -217,7 +239,8 @@ class BatchedSlots:
 
     def close(self) -> None:
         """Frees the batch."""
-        self._envs.close()
+        with blamed(self.name, "failed while it was closed"):
+            self._envs.close()
 
 
 class SingleSlots:
@@ -240,29 +263,29 @@ class SingleSlots:
             self._settings["render_mode"] = render_mode
         self.envs: list[gymnasium.Env[Any, Any]] = [self._make()]
         self._states: NDArray[Any] = np.empty(0)
-        self.facts = _facts(self.envs[0].metadata)
+        self.facts = _facts(spec, self.envs[0].metadata)
         self.metadata = _own_metadata(self.envs[0])
         self.state_space = _numeric(spec, self.envs[0].observation_space)
         self.action_space, self._first = _discrete(spec, self.envs[0].action_space)
 
     def _make(self) -> gymnasium.Env[Any, Any]:
-        try:
+        with _made(self.spec):
             return gymnasium.make(self.spec, disable_env_checker=True, **self._settings)
-        except TypeError as error:
-            raise _refusal(self.spec, error) from error
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Starts one episode for each seed."""
         self.envs += [self._make() for _ in range(len(seeds) - len(self.envs))]
-        started = [env.reset(seed=s) for env, s in zip(self.envs, seeds, strict=False)]
-        self._states = np.concatenate([self._state(state) for state, _ in started])
+        with blamed(self.name, "failed while it was played"):
+            answers = [env.reset(seed=s) for env, s in zip(self.envs, seeds, strict=False)]
+            started = [_answer(self.spec, "reset", _BEGUN, answer) for answer in answers]
+            self._states = self._side_by_side([self._state(state) for state, _ in started])
         infos = [info for _, info in started]
         self.available = None
         if any("action_mask" in info for info in infos):
             self.available = self._masks(infos, np.ones(len(infos), np.bool_))
         return self._states
 
-    def _masks(self, infos: Sequence[dict[str, Any]], needed: BoolArray) -> BoolArray:
+    def _masks(self, infos: Sequence[Mapping[str, Any]], needed: BoolArray) -> BoolArray:
         """Actions that can be taken, by the info of each slot."""
         n = int(self.action_space.n)
         every = np.ones(n, np.bool_)
@@ -275,29 +298,43 @@ class SingleSlots:
         """One observation as a state, `[1]` or `[1, D]`."""
         return flattened(self.state_space, _batch_of_one(self.state_space, seen))
 
+    def _side_by_side(self, states: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """States of all slots, of a type that holds each of them."""
+        shapes = list(dict.fromkeys(state.shape[1:] for state in states))
+        if len(shapes) > 1:
+            shown = " and of ".join(str(list(shape)) for shape in shapes)
+            raise EnvError(f"{self.name} must show states of one shape; got some of {shown}.")
+        return np.concatenate(states)
+
     def step(self, actions: IntArray, going: BoolArray) -> SlotOutcome:
         """Plays actions in the slots that are going on."""
-        states = self._states.copy()  # of ended slots, the last
+        states = list(self._states[:, None])  # of ended slots, the last
         rewards, costs = np.zeros((2, len(actions)))
         ended, cut = ~going, np.zeros(len(actions), np.bool_)
-        infos: list[dict[str, Any]] = [{}] * len(actions)
-        for i in np.flatnonzero(going):
-            played = int(actions[i]) + self._first
-            seen, reward, terminated, truncated, info = self.envs[i].step(played)
-            if "cost" not in info:
-                raise _no_cost(self.spec)
-            states[i], rewards[i], costs[i] = self._state(seen)[0], float(reward), info["cost"]
-            ended[i], cut[i] = terminated or truncated, truncated and not terminated
-            infos[i] = {} if terminated else info
+        infos: list[Mapping[str, Any]] = [{}] * len(actions)
+        with blamed(self.name, "failed while it was played"):
+            for i in np.flatnonzero(going):
+                answer = self.envs[i].step(int(actions[i]) + self._first)
+                seen, reward, *ends, info = _answer(self.spec, "step", _PLAYED, answer)
+                if "cost" not in info:
+                    raise _no_cost(self.spec)
+                states[i] = self._state(seen)
+                rewards[i] = _number(self.spec, "reward", reward)
+                costs[i] = _number(self.spec, "cost", info["cost"])
+                names = ("terminated", "truncated")
+                over, out_of_time = map(partial(_truth, self.spec), names, ends)
+                ended[i], cut[i] = over or out_of_time, out_of_time and not over
+                infos[i] = {} if over else info
+            self._states = self._side_by_side([self._states[:0], *states])
         if _has_masks(self.spec, self.available, any("action_mask" in info for info in infos)):
             self.available = self._masks(infos, ~ended)
-        self._states = states
-        return SlotOutcome(states, rewards, costs, ended, cut)
+        return SlotOutcome(self._states, rewards, costs, ended, cut)
 
     def close(self) -> None:
         """Frees the environments."""
-        for env in self.envs:
-            env.close()
+        with blamed(self.name, "failed while it was closed"):
+            for env in self.envs:
+                env.close()
 
 
 EnvSlots: TypeAlias = BatchedSlots | SingleSlots
@@ -358,8 +395,52 @@ class TaskSlots:
         """Does nothing."""
 
 
-def _facts(metadata: dict[str, Any]) -> Facts:
-    return Facts(float(metadata.get("gamma", 1.0)), metadata.get("horizon"))
+def _answer(spec: EnvSpec, where: str, names: tuple[str, ...], answer: Any) -> Any:
+    """An answer of an environment, which must have so many parts, the last of them the info."""
+    if not isinstance(answer, tuple | list):
+        got = told(answer)
+    elif len(answer) != len(names):
+        got = f"{len(answer)} values"
+    elif not isinstance(answer[-1], Mapping):
+        got = f"{told(answer[-1])} as info"
+    else:
+        return answer
+    raise EnvError(
+        f"{spec.id}.{where} must return ({', '.join(names)}), and info must be a dictionary; "
+        f"got {got}."
+    )
+
+
+def _number(spec: EnvSpec, name: str, value: Any) -> float:
+    """A reward or a cost of a step."""
+    number = value if type(value) is float else finite_number(value)
+    if number is None:
+        raise EnvError(f"{spec.id} must give a finite {name} at every step; got {told(value)}.")
+    return number
+
+
+def _truth(spec: EnvSpec, name: str, value: Any) -> bool:
+    """Whether an episode has ended; 0 and 1 are as good, and so is an array of one of them."""
+    if type(value) is bool:
+        return value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
+        raise EnvError(f"{spec.id} must give {name} as True or False; got {told(value)}.")
+    return bool(array.item())
+
+
+def _facts(spec: EnvSpec, metadata: Mapping[str, Any]) -> Facts:
+    """Discount and horizon by metadata, checked."""
+    gamma, horizon = metadata.get("gamma", 1.0), metadata.get("horizon")
+    if not (is_number(gamma) and 0 <= gamma <= 1):
+        raise EnvError(f"gamma must be from 0 to 1 in metadata of {spec.id}; got {told(gamma)}.")
+    is_whole = is_number(horizon) and isinstance(horizon, int | np.integer)
+    if not (horizon is None or (is_whole and horizon >= 1)):
+        raise EnvError(
+            f"horizon must be a whole number from 1 on, or None, in metadata of {spec.id}; "
+            f"got {told(horizon)}."
+        )
+    return Facts(float(gamma), None if horizon is None else int(horizon))
 
 
 def _own_metadata(env: Any) -> dict[str, Any]:
@@ -445,8 +526,21 @@ def _batch_of_one(space: spaces.Space[Any], seen: Any) -> Any:
     return np.asarray(seen)[None]
 
 
-def _refusal(spec: EnvSpec, error: TypeError) -> ConfigError:
-    return ConfigError(f"{spec.id} does not take the settings {spec.kwargs}: {error}.")
+@contextmanager
+def _made(spec: EnvSpec) -> Iterator[None]:
+    """Names the environment in errors of its own while it is made.
+
+    Raises:
+        ConfigError: if it does not take its settings.
+        EnvError: if it fails in another way.
+    """
+    with blamed(spec.id, "cannot be made"):
+        try:
+            yield
+        except TypeError as error:
+            raise ConfigError(
+                f"{spec.id} does not take the settings {spec.kwargs}: {error}."
+            ) from error
 
 
 def _has_masks(spec: EnvSpec, available: BoolArray | None, is_given: bool) -> bool:

@@ -150,6 +150,10 @@ def certify(  # noqa: PLR0913
     simultaneous_confidence(confidence, 1)
     if worst_cost is not None:
         require_from_0("worst_cost", worst_cost)
+        if worst_cost == 0:
+            raise ConfigError(
+                "worst_cost must be above 0; got 0. If nothing costs, certify nothing."
+            )
     if isinstance(policy, EncodedPolicy):
         how: dict[str, Any] = {"gamma": gamma, "confidence": confidence, "worst_cost": worst_cost}
         how |= {"seed": seed, "device": device, "progress": progress, "cost_gamma": cost_gamma}

@@ -53,7 +53,7 @@ from bmdp.data.formats import is_frame
 from bmdp.data.logs import EncodedLog, given_paths
 from bmdp.data.minari import local_minari
 from bmdp.envs.slots import BatchedSlots, Facts, find_spec, open_slots
-from bmdp.errors import BmdpError, ConfigError, DataError, EnvError, StoreError
+from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.kinds import checked
 from bmdp.learn import runs
 from bmdp.learn.contest import (
@@ -411,7 +411,7 @@ def _is_pathlike(value: Any) -> bool:
 
 def _is_path(text: str) -> bool:
     """Whether a text names a file or a folder rather than an environment."""
-    return text.lower().endswith(SUFFIXES) or glob.has_magic(text) or Path(text).exists()
+    return text.lower().endswith(SUFFIXES) or glob.has_magic(text) or os.path.exists(text)
 
 
 def _fit(source: Source, asked: Asked, shelf: Shelf, on_progress: OnProgress) -> Fitted:
@@ -606,27 +606,21 @@ def _step_seconds(spec: EnvSpec, seconds: float, shelf: Shelf) -> float:
         shelf: whose clock runs.
     """
     rng = named_generator(0, "auto/pace")
-    try:
-        with closing(open_slots(spec)) as slots:
-            n_slots = _SOME if isinstance(slots, BatchedSlots) else 1
-            begin, n_steps, going = 0.0, -1, np.zeros(n_slots, np.bool_)  # the first is not timed
-            while n_steps < 1 or (n_steps < _N_TIMED and shelf.seconds - begin < seconds):
-                if not going.any():
-                    slots.reset(range(n_slots))
-                    going = np.ones(n_slots, np.bool_)
-                actions = rng.integers(slots.action_space.n, size=n_slots)
-                if slots.available is not None:
-                    chances = rng.random(slots.available.shape)
-                    actions = np.where(slots.available, chances, -1.0).argmax(axis=1)
-                going = going & ~slots.step(actions, going).ended
-                n_steps += 1
-                begin = begin if n_steps else shelf.seconds
-            return (shelf.seconds - begin) / (n_steps * n_slots)
-    except BmdpError:
-        raise
-    except Exception as error:  # of the environment, whatever it may be
-        kind = type(error).__name__
-        raise EnvError(f"{spec.id} failed while it was played: {kind}: {error}") from error
+    with closing(open_slots(spec)) as slots:
+        n_slots = _SOME if isinstance(slots, BatchedSlots) else 1
+        begin, n_steps, going = 0.0, -1, np.zeros(n_slots, np.bool_)  # the first is not timed
+        while n_steps < 1 or (n_steps < _N_TIMED and shelf.seconds - begin < seconds):
+            if not going.any():
+                slots.reset(range(n_slots))
+                going = np.ones(n_slots, np.bool_)
+            actions = rng.integers(slots.action_space.n, size=n_slots)
+            if slots.available is not None:
+                chances = rng.random(slots.available.shape)
+                actions = np.where(slots.available, chances, -1.0).argmax(axis=1)
+            going = going & ~slots.step(actions, going).ended
+            n_steps += 1
+            begin = begin if n_steps else shelf.seconds
+        return (shelf.seconds - begin) / (n_steps * n_slots)
 
 
 def bounded(spec: EnvSpec, gamma: float | None) -> tuple[EnvSpec, float]:
@@ -652,14 +646,8 @@ def _facts(spec: EnvSpec) -> Facts:
     Raises:
         EnvError: if it cannot be made.
     """
-    try:
-        with closing(open_slots(spec)) as slots:
-            return slots.facts
-    except BmdpError:
-        raise
-    except Exception as error:  # of the environment, whatever it may be
-        kind = type(error).__name__
-        raise EnvError(f"{spec.id} cannot be made: {kind}: {error}") from error
+    with closing(open_slots(spec)) as slots:
+        return slots.facts
 
 
 def _most_steps(gamma: float) -> int:

@@ -25,7 +25,6 @@ from gymnasium.envs.registration import EnvSpec
 from bmdp.arrays import BoolArray, FloatArray, IntArray, rows_at
 from bmdp.cluster import Engine
 from bmdp.data import TransitionBatch, cost_so_far
-from bmdp.errors import BmdpError, EnvError
 from bmdp.learn.candidates import Dial, Lesson, played, promised
 from bmdp.learn.collect import collect
 from bmdp.learn.evaluation import Terms, evaluate_policy
@@ -315,17 +314,11 @@ class Player:
         """
         numbers = range(first, first + len(budgets))
         how: dict[str, Any] = {"seed": self.seed, "workers": self.workers, "engine": self.engine}
-        try:
-            if self.episode_limit is None:
-                return collect(policy, self.spec, numbers, budgets=budgets, **how)
-            limited = EpisodeLimitPolicy(policy, self.episode_limit)
-            batch = collect(limited, self.spec, numbers, budgets=budgets, **how)
-            return cost_so_far(batch, self.episode_limit)
-        except BmdpError:
-            raise
-        except Exception as error:  # of the environment, whatever it may be
-            kind = type(error).__name__
-            raise EnvError(f"{self.spec.id} failed while it was played: {kind}: {error}") from error
+        if self.episode_limit is None:
+            return collect(policy, self.spec, numbers, budgets=budgets, **how)
+        limited = EpisodeLimitPolicy(policy, self.episode_limit)
+        batch = collect(limited, self.spec, numbers, budgets=budgets, **how)
+        return cost_so_far(batch, self.episode_limit)
 
     def returns(self, batch: TransitionBatch) -> FloatArray:
         """Returns discounted rewards and costs `[N, 2]` of episodes."""

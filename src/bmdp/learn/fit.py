@@ -69,6 +69,7 @@ from bmdp.randomness import named_generator
 
 _N_SAMPLE = 500  # states by which slopes are measured and values compared
 _N_STARTS = 250  # first states at which promises are made
+_UNITS = 1e-15, 1e17  # of rewards and costs: models and frontiers have single precision
 _ROOM = 4.0  # times the largest target of a sample: targets beyond it are cut off
 _MANY_MORE = 2  # times the rows of a sample, from which on it is worth while to begin with it
 _MOST_STEPS = 10_000  # of an episode, that can have models of their own
@@ -519,8 +520,9 @@ class Fit:
         """Makes models that know nothing."""
         self.batch, self.schedule, self.ensemble, self.device = batch, schedule, ensemble, device
         largest = log.largest if log else (np.abs(batch.reward).max(), np.abs(batch.cost).max())
-        cost_unit = 1.0 if getattr(regressor, "keeps_costs", False) else _unit(largest[1])
-        self.gammas, self.units = gammas, (_unit(largest[0]), cost_unit)
+        reward_unit, cost_unit = _unit("rewards", largest[0]), _unit("costs", largest[1])
+        cost_unit = 1.0 if getattr(regressor, "keeps_costs", False) else cost_unit
+        self.gammas, self.units = gammas, (reward_unit, cost_unit)
         head_unit = self.units[1] if heads.are_budgets else 1.0
         self.n_steps = 1 if isinstance(schedule, Iterations) else _n_steps(batch)
         told = told_by_step(batch.state, batch.step) if self.n_steps > 1 else None
@@ -912,6 +914,16 @@ def _chunk_members(batch: TransitionBatch, ensemble: Ensemble) -> BoolArray:
     return members
 
 
-def _unit(largest: float) -> float:
-    """The largest magnitude of the data, or 1."""
+def _unit(name: str, largest: float) -> float:
+    """The largest magnitude of the data, or 1.
+
+    Raises:
+        DataError: if values in that unit are none that models hold, in single precision.
+    """
+    low, high = _UNITS
+    if largest > 0 and not low <= largest <= high:
+        raise DataError(
+            f"{name} must be 0, or the largest from {low:g} to {high:g} in magnitude, to learn "
+            f"from them; got {largest:g}. Give them in another unit."
+        )
     return float(largest) if largest > 0 else 1.0

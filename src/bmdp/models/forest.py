@@ -261,7 +261,8 @@ class ForestQ(Averager):
         known = self._compiled
         if known is None or known[0] is not self.child:
             known = self._compiled = self.child, tuple(part.numpy() for part in self._nodes())
-        scaled = ((rows - self.centre.numpy()) / self.scale.numpy()).astype(np.float32)
+        with np.errstate(over="ignore"):  # far beyond the data all numbers are alike
+            scaled = ((rows - self.centre.numpy()) / self.scale.numpy()).astype(np.float32)
         leaves = np.empty((len(rows), n_actions, self.settings.trees), np.int32)
         feature, threshold, child, leaf_of = known[1]
         found_in = leaves.reshape(len(rows), n_actions * self.settings.trees)

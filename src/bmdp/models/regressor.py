@@ -31,7 +31,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray, flat_states, narrowed, require_shape
+from bmdp.arrays import (
+    MAGNITUDE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    flat_states,
+    narrowed,
+    require_finite,
+    require_shape,
+)
 from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.kinds import checked
 from bmdp.policies.policy import MOST_KEPT, Policy
@@ -852,8 +861,14 @@ class LearnedQ:
         return None if known is None else known.cpu().numpy()
 
     def rows(self, states: NDArray[Any], step: int) -> FloatArray:
-        """States `[N, ...]` as the model sees them at a step, `[N, D]`."""
+        """States `[N, ...]` as the model sees them at a step, `[N, D]`.
+
+        Raises:
+            DataError: if there are not as many numbers as in the data, or one is not finite.
+        """
         rows = flat_states(states)
+        if not (np.abs(rows) <= MAGNITUDE).all():
+            require_finite("states", rows, limit=MAGNITUDE)
         if self.clock:
             rows = with_clock(rows, step, self.clock).astype(np.float64)
         require_shape("states", rows, (len(rows), len(self.shown)), "[N, D]")

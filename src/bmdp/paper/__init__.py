@@ -14,11 +14,11 @@ One of your own needs SETTINGS, PARTS, COMMON and `run`.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from bmdp.checks import require_name
 from bmdp.errors import ConfigError
+from bmdp.later import imported
 
 CATALOG: dict[str, str] = {
     "corridors-exploration": "bmdp.paper.corridors_exploration",
@@ -44,10 +44,10 @@ def experiment(name: str) -> Any:
     if not colon and "." not in name:
         require_name("experiment", name, CATALOG)
         module = CATALOG[name]
+    found = imported(module, f"experiment {name!r}")
     try:
-        found: Any = importlib.import_module(module)
         found = getattr(found, attribute) if colon else found
-    except (ImportError, AttributeError, ValueError) as error:
+    except AttributeError as error:
         raise ConfigError(f"no experiment can be found as {name!r}: {error}.") from error
     missing = [part for part in ("SETTINGS", "PARTS", "COMMON", "run") if not hasattr(found, part)]
     if missing:

@@ -54,7 +54,7 @@ from bmdp.arrays import (
     require_shape,
     rows_at,
 )
-from bmdp.checks import require_count, require_share
+from bmdp.checks import reached, require_count, require_share
 from bmdp.cluster import Engine, run_on_ray
 from bmdp.errors import BudgetError, DataError, EnvError, PolicyError, StoreError
 from bmdp.frontier import BudgetStatus
@@ -989,7 +989,7 @@ def load_policy(folder: str | os.PathLike[str]) -> Policy:
             raise StoreError(
                 f"{place} is a training run that is not finished: bmdp fit --resume {place}"
             )
-        place = place / "policy"
+        place = reached(place / "policy")
     for module in _OTHER_KINDS:
         if all(map(is_registered, kinds_of(place))):
             break

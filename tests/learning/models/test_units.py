@@ -6,17 +6,21 @@ from functools import cache
 import numpy as np
 import pytest
 
+import bmdp
 from bmdp import (
     BFTQ,
     FTQ,
     BFTQConfig,
+    DataError,
     FTQConfig,
     LagrangianConfig,
     LagrangianFTQ,
     TransitionBatch,
 )
 from bmdp.learn.fit import Backward, Iterations
+from bmdp.models import TableModel
 from regressors import dice, each, each_free, places
+from small_logs import grid
 
 BUDGETS = np.array([0.0, 0.3, 1.0, 2.0, 4.0])
 PRICES = (np.inf, 2.0, 0.7, 0.2, 0.0)
@@ -138,3 +142,26 @@ def test_an_action_that_was_never_taken_is_not_played_by_bftq(model, schedule):
 @pytest.mark.parametrize("decisions", [ftq, lagrangian, automatic])
 def test_an_action_that_was_never_taken_is_not_played_at_a_price(decisions, model, schedule):
     assert not decisions(model, schedule, dice(n_actions=4))[..., 3].any()
+
+
+@pytest.mark.parametrize("name", ["reward", "cost"])
+@pytest.mark.parametrize("unit", [1e-300, 1e-16, 1e18, 1e45])
+def test_units_that_models_do_not_hold_are_refused(name, unit):
+    """They were rounded to 0 or to infinity, and other policies came of it."""
+    log = told_in(grid(60), **{"reward": 1.0, "cost": 1.0, name: unit})
+    words = f"{name}s must be 0, or the largest from 1e-15 to 1e.17 in magnitude, .* another unit"
+    with pytest.raises(DataError, match=words):
+        bmdp.fit(log, gamma=1.0)
+    for learner in (bftq, lagrangian):
+        with pytest.raises(DataError, match=words):
+            learner(TableModel(), SCHEDULES["backward"], log)
+
+
+@pytest.mark.parametrize("units", [(1e-14, 1e16), (1e16, 1e-14)])
+def test_units_at_the_ends_of_what_models_hold_change_nothing(units):
+    """Forecasts are those of the same log in units of 1."""
+    usual, other = (
+        bmdp.fit(told_in(grid(60), *each), gamma=1.0).forecast for each in ((1.0, 1.0), units)
+    )
+    np.testing.assert_allclose(other.reward / units[0], usual.reward, rtol=1e-6)
+    np.testing.assert_allclose(other.cost / units[1], usual.cost, rtol=1e-6, atol=1e-9)

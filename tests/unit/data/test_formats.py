@@ -67,6 +67,15 @@ def test_data_frames_of_polars_are_read():
     assert_same(TransitionBatch.from_arrow(table), full(n_actions=3))
 
 
+def test_a_lazy_frame_that_fails_is_told_in_one_line(tmp_path):
+    polars = pytest.importorskip("polars")
+    missing = polars.scan_parquet(tmp_path / "nowhere.parquet")
+    misspelled = polars.LazyFrame(frame().to_dict("list")).select("rewart")
+    for held in (missing, misspelled):
+        with pytest.raises(DataError, match=r"^frame cannot be collected: .*(nowhere|rewart)"):
+            load_log(held)
+
+
 def test_a_table_that_this_library_wrote_is_complete(tmp_path):
     full().to_parquet(tmp_path / "log.parquet")
     assert_same(TransitionBatch.from_arrow(pq.read_table(tmp_path / "log.parquet")), full())
