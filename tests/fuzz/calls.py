@@ -118,7 +118,7 @@ PARTS = {
     *("options", "options_at", "points", "q_values", "mixtures", "first_mixtures", "best"),
     *("choose", "decide_from", "distributions", "at_step", "epsilon", "clipped", "scaled"),
     *("cells", "cell_values", "at", "look", "rows", "embedded", "raised", "stack", "empty"),
-    *("generator", "groups", "known", "episodes", "probabilities", "from_cheapest"),
+    *("generator", "groups", "known", "known_cells", "episodes", "probabilities", "from_cheapest"),
     *("spec", "most", "encoded", "learned", "to", "of"),
 }
 """Methods that the library calls itself, of its own protocols, with arrays that it has checked."""
@@ -195,6 +195,16 @@ def certificate():
 @cache
 def encoder():
     return data.Encoder((data.StateColumn("day", "text", ("Mon", "Tue")),), actions=("go", "wait"))
+
+
+@cache
+def by_days():
+    """A policy of what the encoder makes of days."""
+    states = encoder().encode([{"day": day} for day in ("Mon", "Tue")] * 12)
+    one, chosen = np.ones(len(states)), np.arange(len(states)) // 2 % 2
+    batch = data.TransitionBatch(states, chosen, chosen, chosen, states, one)
+    settings = learn.BFTQConfig(**table(), budget_range=(0.0, 1.0), n_budgets=3)
+    return learn.BFTQ(settings).fit(batch, seed=0)
 
 
 @cache
@@ -495,7 +505,7 @@ def _policies():
     made = {
         "bmdp.data.EncodedPolicy": (
             data.EncodedPolicy,
-            {"policy": policies.UniformPolicy(2, 0.0, 1.0), "encoder": encoder()},
+            {"policy": by_days(), "encoder": encoder()},
             {"day": "Tue"},
         ),
         "bmdp.envs.ScriptedPolicy": (envs.ScriptedPolicy, {"rule": "corridors/risky"}, [3.5, 0.5]),
