@@ -11,6 +11,7 @@ import argparse
 import importlib
 import itertools
 import json
+import math
 import sys
 import tempfile
 import time
@@ -23,6 +24,8 @@ CAMPAIGNS = sorted(
     if not path.stem.startswith(("_", "test_"))
 )
 
+_PAUSE = 0.5  # seconds between two counts that are told
+
 
 def run_campaign(name, *, seconds=None, n_cases=None, seed=0, tell=None):
     """Counts of how cases ended.
@@ -32,16 +35,19 @@ def run_campaign(name, *, seconds=None, n_cases=None, seed=0, tell=None):
         seconds: no case begins after so many.
         n_cases: at most so many.
         seed: of the cases.
-        tell: called with the counts after each case.
+        tell: called with the counts now and then.
     """
     campaign = importlib.import_module(f"fuzz.{name}")
     counts, begin = Counter(), time.monotonic()
+    told = -math.inf
     with tempfile.TemporaryDirectory() as folder:
         for ended in itertools.islice(campaign.cases(seed, Path(folder)), n_cases):
             counts[ended] += 1
-            if tell:
+            now = time.monotonic()
+            if tell and now - told > _PAUSE:
                 tell(counts)
-            if seconds is not None and time.monotonic() - begin > seconds:
+                told = now
+            if seconds is not None and now - begin > seconds:
                 break
     return dict(counts)
 
