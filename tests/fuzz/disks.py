@@ -28,6 +28,7 @@ def cases(seed, folder):
     rng = random.Random(seed)
     log, whole = folder / "log.npz", folder / "whole"
     grid(120).to_npz(log)
+    grid(120, seed=1).to_npz(folder / "later.npz")
     code, said = ran(folder, ["fit", "--data", log, "--gamma", "0.9", "--out", whole])
     assert code == 0, said
     for number in range(10**9):
@@ -177,7 +178,13 @@ def read_only(rng, place, log, whole):
 
 WRITERS = {
     "fit": lambda whole, log: ["fit", "--data", log, "--gamma", "0.9", "--out"],
-    "calibrate": lambda whole, log: ["calibrate", whole, "--data", log, "--out"],
+    "calibrate": lambda whole, log: [
+        "calibrate",
+        whole,
+        "--data",
+        log.parent / "later.npz",
+        "--out",
+    ],
     "export": lambda whole, log: ["export", whole, "--out"],
     "report": lambda whole, log: ["report", whole, "--no-play", "--out"],
 }

@@ -37,7 +37,7 @@ from bmdp.policies import load_policy
 from bmdp.policies.limited import without_limit
 from bmdp.policies.portfolio import CalibratedPolicy, LogCertificate
 from bmdp.report.opened import cost_gamma_of
-from bmdp.storage import POLICY, SPEC
+from bmdp.storage import POLICY, SPEC, arrays_hash, files_hash
 
 ABOUT = ("env", "gamma", "confidence", "seed", "cost_range", "binary_costs", "smallest_budget")
 OF_LOG = ("gamma", "confidence", "seed", "cost_range", "smallest_budget", "n_episodes")
@@ -186,9 +186,10 @@ class _Logged:
         if len(self.runs) > 1:
             raise ConfigError(f"--data certifies one policy; got {len(self.runs)}.")
         run = self.runs[0]
-        policy, asked = load_policy(run), dict[str, Any]()
+        policy, header = load_policy(run), dict[str, Any]()
         if (run / SPEC).exists():
-            asked = RunFolder(run).header.get("asked") or {}
+            header = dict(RunFolder(run).header)
+        asked = header.get("asked") or {}
         gamma = asked.get("gamma") if self.gamma is None else self.gamma
         if gamma is None:
             raise ConfigError(f"{run} does not say its discount: give --gamma, from 0 to 1.")
@@ -198,6 +199,12 @@ class _Logged:
         encoder = policy.encoder if isinstance(policy, EncodedPolicy) else None
         files = list(map(str, self.files))
         log = load_log(files if len(files) > 1 else files[0], columns, encoder=encoder)
+        learned = (header.get("source") or header.get("data") or {}).get("sha256")
+        if learned in (arrays_hash(log.batch.to_arrays()), _hash_of_files(self.files)):
+            raise ConfigError(
+                f"{run} was learned from this very log: a promise needs other episodes. Keep some "
+                "apart before you learn, or log new ones."
+            )
         return bmdp.certify(
             policy,
             log.batch,
@@ -208,6 +215,11 @@ class _Logged:
             seed=self.seed,
             progress=progress,
         )
+
+
+def _hash_of_files(paths: Sequence[Path]) -> str | None:
+    """What a large log is known by, whose rows are not held in memory."""
+    return files_hash(paths) if all(path.exists() for path in paths) else None
 
 
 def _by_log(told: _Logged, out: Path, force: bool, as_json: bool) -> None:

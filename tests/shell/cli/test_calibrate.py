@@ -11,7 +11,7 @@ from bmdp import FiniteBMDP
 from bmdp.envs import ScriptedPolicy
 from bmdp.envs.finite import FiniteEnv, FiniteVectorEnv
 from bmdp.exact import budgeted_value_iteration, evaluate_policy
-from bmdp.learn import EnvConfig, Exploration, TrainingSpec, train
+from bmdp.learn import EnvConfig, Exploration, TrainingSpec, auto, train
 from bmdp.policies import RandomBudgetedPolicy
 from commands import assert_is_user_error
 from problems import walk_spec
@@ -260,6 +260,26 @@ def test_a_run_is_certified_by_another_log_with_the_columns_and_discount_of_the_
     highs = [row["promised"] for row in told["rows"]]
     assert (np.array(highs) > costs).all()
     assert max(highs) >= 0.35  # what it costs to hurry at all times
+
+
+@pytest.mark.parametrize("name", ["learned.parquet", "the same.csv"])
+def test_the_log_that_a_run_was_learned_from_promises_nothing(logged, tmp_path, name):
+    learned = logged[0].parent / "learned.parquet"
+    if name != learned.name:
+        learned, written = tmp_path / name, pd.read_parquet(learned)
+        written.to_csv(learned, index=False)
+    result = run(logged[0], "--data", learned, "--out", tmp_path / "safe")
+    assert_is_user_error(result, "was learned from this very log: a promise needs other episodes")
+    assert not (tmp_path / "safe").exists()
+
+
+def test_a_large_log_is_known_by_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(auto, "LARGE", 100)
+    learned = write_log(tmp_path / "learned.parquet")
+    columns = bmdp.Columns(state="weather", action="choice")
+    bmdp.fit(learned, gamma=1.0, columns=columns, out=tmp_path / "run")
+    result = run(tmp_path / "run", "--data", learned, "--out", tmp_path / "safe")
+    assert_is_user_error(result, "was learned from this very log")
 
 
 def test_a_certificate_of_a_log_is_told_in_words(logged, tmp_path):

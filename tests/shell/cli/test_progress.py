@@ -194,6 +194,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     log = grid(120)
     log.to_npz(folder / "log.npz")
+    grid(120, seed=1).to_npz(folder / "later.npz")
     bmdp.fit(log, gamma=0.9, out=folder / "run", device="cpu")
     RandomBudgetedPolicy(5, 0.0, 1.0).save(folder / "coin")
     line = {"episode": "a", "step": 0, "budget": 0.5, "state": [0.0, 0.0], "action": 0}
@@ -206,7 +207,7 @@ VERBS = {
     "fit": ("fit", "--data", "log.npz", "--gamma", "0.9", "--out", "fitted"),
     "evaluate": ("evaluate", "coin", "--env", "corridors", "--episodes", "50"),
     "play": ("play", "coin", "--env", "corridors", "--budget", "0.5"),
-    "calibrate": ("calibrate", "run", "--data", "log.npz", "--out", "certified"),
+    "calibrate": ("calibrate", "run", "--data", "later.npz", "--out", "certified"),
     "report": ("report", "run", "--no-play", "--out", "page"),
     "export": ("export", "run", "--out", "policy.onnx"),
     "solve": ("solve", "--textbook", "branches", "--method", "lp"),
