@@ -218,7 +218,7 @@ class _Logged:
 
 
 def _hash_of_files(paths: Sequence[Path]) -> str | None:
-    """What a large log is known by, whose rows are not held in memory."""
+    """The hash of a large log, whose rows are not held in memory: that of its files."""
     return files_hash(paths) if all(path.exists() for path in paths) else None
 
 
