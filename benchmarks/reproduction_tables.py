@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from reproduction_dials import (
 )
 from scipy import stats
 
+from bmdp.evaluation.statistics import Interval
 from bmdp.frontier import Frontier, upper_frontier
 from bmdp.paper.published import N_SEEDS, published_curve
 from bmdp.paper.results import Results, curve_of, prices_of
@@ -348,7 +349,11 @@ def _machine(machine: Mapping[str, Any]) -> str:
 def figures(task: Task, name: str, found: Found) -> dict[str, bytes]:
     """Returns figures as PNG, by the names of their files."""
     dials = [dial for dial in dials_of(task, found) if dial.line.style is not None]
-    drawn = [Drawn(dial.curve, dial.line.style) for dial in reversed(dials) if dial.line.style]
+    drawn = [
+        Drawn(_drawn_curve(dial.curve), dial.line.style)
+        for dial in reversed(dials)
+        if dial.line.style
+    ]
     (named, frontier), *others = task.references(found).items()
     ends = float(frontier.costs[0]), float(frontier.costs[-1])
     extra = []
@@ -360,6 +365,15 @@ def figures(task: Task, name: str, found: Found) -> dict[str, bytes]:
         ),
         f"{name}-asked.png": png_of(asked_figure(drawn, ends, named=named)),
     }
+
+
+def _drawn_curve(curve: Curve) -> Curve:
+    """A curve without intervals, if they are of two seeds: these are 13 standard errors wide."""
+    if curve.over != "seeds" or curve.n_seeds > 2:
+        return curve
+    unknown = np.full(len(curve.settings), np.nan)
+    bare = [Interval(one.mean, unknown, unknown) for one in (curve.cost, curve.reward)]
+    return replace(curve, cost=bare[0], reward=bare[1])
 
 
 def tables_of(found: Mapping[str, Found]) -> dict[str, Table]:

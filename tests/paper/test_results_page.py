@@ -331,6 +331,14 @@ def test_all_references_of_the_road_are_drawn(road, monkeypatch):
     assert lines["clairvoyant"].get_xydata().tolist() == [[0, 20], [1, 40]]
 
 
+def test_two_seeds_have_no_boxes(road, monkeypatch):
+    folder, task = road
+    monkeypatch.setattr(shown, "png_of", lambda figure: figure)
+    found = shown.figures(task, "driving", made.found_of(task, folder))
+    boxes = found["driving-trade-off.png"].axes[0].patches
+    assert {box.get_linestyle() for box in boxes} == {":"}  # of what was published
+
+
 def test_references_are_those_of_the_package():
     nothing = made.Found({}, {})
     known = shown.TASKS["slot-filling"].references(nothing)["optimum"]
