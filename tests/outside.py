@@ -1,4 +1,4 @@
-"""Code of a user, checked by mypy --strict and pyright against what is installed; never run."""
+"""Code of a user, checked by mypy --strict against what is installed; never run."""
 
 from pathlib import Path
 from typing import assert_type

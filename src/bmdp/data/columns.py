@@ -194,7 +194,8 @@ def chosen_columns(table: LogTable, columns: Columns | None) -> dict[str, tuple[
             raise DataError(
                 f"{field} must be a column of {table.source}, such as {' or '.join(_COMMON[field])}"
                 f"; found are {', '.join(table.names)}. If one of these is it, name it by "
-                f"{field}=...{checks.what_to_give(field)}"
+                f"columns=bmdp.Columns({field}=...), or --columns {field}=..."
+                f"{checks.what_to_give(field)}"
             )
     return where
 

@@ -42,7 +42,7 @@ from bmdp.policies.policy import (
     Tracker,
     ended_episodes,
 )
-from bmdp.policies.state import STATE_FORMAT, StateReader, resumed, state_of
+from bmdp.policies.state import STATE_FORMAT, StateReader, refusal, resumed, state_of
 from bmdp.storage import storable
 
 MOST_VALUES = 50
@@ -590,8 +590,11 @@ class EncodedPolicy(Policy):
     def resume(self, state: Any) -> EncodedTracker:
         """Goes on from a state, which has that of the tracker of its policy inside."""
         kept = StateReader(state, type(self).__name__)
-        tracker: Tracker = resumed(self.policy, kept.item("tracker"), 'state["tracker"]')
+        inside = kept.item("tracker")
+        tracker: Tracker = resumed(self.policy, inside, 'state["tracker"]')
         ended = kept.truths("ended", (len(tracker.budgets),))
+        if inside.get("ended", ended.tolist()) != ended.tolist():
+            raise refusal('state["ended"]', 'that of state["tracker"]', ended.tolist())
         kept.finish()
         return EncodedTracker(tracker, self.encoder, len(ended), ended)
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bmdp.arrays import BoolArray, FloatArray, IntArray
+from bmdp.arrays import MAGNITUDE, BoolArray, FloatArray, IntArray
 from bmdp.data.formats import extra
 from bmdp.errors import DataError, StoreError
 from bmdp.frontier import BudgetStatus
@@ -34,7 +34,6 @@ from bmdp.storage import one_line
 
 _BYTES = 1 << 22  # that are read at a time
 _ROWS = 50_000  # of Parquet that are read at a time
-_INFINITE = float("inf")
 _MOST_STEPS = 2**53  # whole numbers up to which others can say, too
 LINE_FORMAT = 1
 """Of the lines that a service writes; a line that does not say its format is of this one."""
@@ -43,8 +42,8 @@ _NEEDED = ("episode", "step", "budget", "cost", "ended")
 _KINDS = {
     "episode": "a text",
     "step": "a whole number from 0 on",
-    "budget": "a number from 0 on",
-    "cost": "a number from 0 on",
+    "budget": f"a number from 0 to {MAGNITUDE:g}",
+    "cost": f"a number from 0 to {MAGNITUDE:g}",
     "ended": "true or false",
 }
 _INFEASIBLE = {"INFEASIBLE", "infeasible", int(BudgetStatus.INFEASIBLE)}
@@ -337,6 +336,12 @@ def _columns(rows: Rows, first_line: int, name: str) -> Iterator[Any]:
                 f"{name}, line {number}, is of format {reprlib.repr(mark)}, not {LINE_FORMAT}: "
                 "upgrade bmdp to read it."
             )
+        status = row.get("status")
+        if status is not None and not isinstance(status, str | int | float):
+            raise DataError(
+                f"{name}, line {number}: status must be a word or a number; "
+                f"got {reprlib.repr(status)}."
+            )
         if not _is_whole(row):
             wrong = next(key for key in _NEEDED if not _fits(key, row.get(key)))
             told = f"got {reprlib.repr(row[wrong])}" if wrong in row else "it has none"
@@ -350,7 +355,7 @@ def _is_whole(row: dict[str, Any]) -> bool:
         cost, budget, step = row["cost"], row["budget"], row["step"]
         if type(row["episode"]) is str and type(step) is int and type(row["ended"]) is bool:
             usual = type(cost) is float and type(budget) is float
-            if usual and 0.0 <= cost < _INFINITE and 0.0 <= budget < _INFINITE and step >= 0:
+            if usual and 0.0 <= cost <= MAGNITUDE and 0.0 <= budget <= MAGNITUDE and step >= 0:
                 return True
     except KeyError:
         return False
@@ -366,4 +371,4 @@ def _fits(key: str, value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if key == "step":
         return is_number and isinstance(value, int) and 0 <= value < _MOST_STEPS
-    return is_number and 0 <= value < _INFINITE
+    return is_number and 0 <= value <= MAGNITUDE

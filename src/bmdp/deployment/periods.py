@@ -16,16 +16,15 @@ more than B + sqrt(2 B C l) + C l / 3 only with probability exp(-l), where B is 
 expected to cost and C the most of one (Bernstein). And the cheapest action may cost something, too:
 then all that are still expected will cost that, at least.
 
-Where the lowest budget costs nothing, and episodes come one after another, the total is never
-exceeded: the last whole cost C is never at stake.
+Where the lowest budget costs nothing, episodes come one after another and none costs more than C,
+the total is never exceeded: the last whole cost C is never at stake.
 """
 
 from __future__ import annotations
 
 import math
-import reprlib
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -36,6 +35,7 @@ from bmdp.arrays import FloatArray, require_shape
 from bmdp.checks import require_count, require_from_0
 from bmdp.errors import BudgetError, ConfigError, DataError
 from bmdp.kinds import checked
+from bmdp.storage import one_line
 
 _WEIGHT = 0.1  # periods that the plan counts for, against the pace
 _AFTER = 0.02  # of the episodes so far, that are expected at least where times are not given
@@ -44,6 +44,9 @@ _AS_SAID = 10  # episodes that the lowest budget counts for, against what is see
 _HALVINGS = 25  # of the range of budgets
 _RATIOS = 0.2, 5.0  # that are believed
 _FORMAT = 1  # of states
+_PARTS = ("format", "settings", "sums", "in_flight", "time")
+_SETTINGS = ("total", "episodes", "budget_range", "most_cost", "confidence")
+_MOST_TOLD = 200  # letters of an error
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,8 @@ class PeriodBudget:
         total: cost of all episodes of the period together, discounted within each as by the policy.
         episodes: that are expected in the period.
         budget_range: of the policy.
-        most_cost: the most that an episode can cost; if not given, the largest of the budgets and
-            of the costs that were observed: a cost that is rarer than that is no part of the
-            reserve.
+        most_cost: the most that an episode can cost; if not given, the largest budget. A larger
+            cost takes its place once it was observed; before that it is no part of the reserve.
         confidence: with which the total is kept, as far as the lowest budget can keep it.
 
     Raises:
@@ -237,31 +239,33 @@ class PeriodBudget:
             DataError: if it is not such a state.
         """
         try:
-            number = state["format"]
+            number = state.get("format")
             if type(number) is int and number > _FORMAT:
                 raise DataError(f"state is of format {number}, newer than {_FORMAT}: upgrade bmdp.")
-            settings = dict(state["settings"])
+            parts = _whole("it", state, _PARTS)
+            settings = _whole("settings", parts["settings"], _SETTINGS)
             low, high = settings.pop("budget_range")
             controller = cls(budget_range=(low, high), **settings)
-            controller._sums = _Sums(**state["sums"])
+            sums = _whole("sums", parts["sums"], asdict(_Sums()))
+            controller._sums = _Sums(**sums)
             controller._sums.check()
-            budgets = state["in_flight"]
+            budgets = parts["in_flight"]
             if type(number) is not int or number != _FORMAT or not isinstance(budgets, list):
                 raise ValueError("its format or its budgets in flight are wrong")
-            if not all(_is_amount(asked) for asked in budgets):
-                raise ValueError("budgets in flight must be numbers from 0 on")
+            if not all(_is_amount(asked) and low <= asked <= high for asked in budgets):
+                raise ValueError(f"budgets in flight must be numbers from {low:g} to {high:g}")
             if controller._sums.n_begun != controller._sums.n_ended + len(budgets):
                 raise ValueError("episodes that have begun must have ended, or be in flight")
             controller._in_flight = deque(map(float, budgets))
             controller._at_stake = sum(controller._in_flight)
-            time = state["time"]
+            time = parts["time"]
             if time is not None and not (_is_amount(time) and time <= 1):
                 raise ValueError("time must be a share of the period")
             controller._time = time
         except DataError:
             raise
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            told = reprlib.repr(str(error))
+        except (TypeError, ValueError, OverflowError) as error:
+            told = one_line(error)[:_MOST_TOLD].rstrip(".")
             raise DataError(f"state must be that of a PeriodBudget: {told}.") from error
         return controller
 
@@ -311,15 +315,16 @@ class PeriodBudget:
         of_total, of_most = _TRUST
         trust = max(of_total * self.total, of_most * self._most)
         low, high = _RATIOS
+        if trust + self._sums.asked == 0:
+            return 1.0  # nothing may be spent, and nothing was
         ratio = (trust + self._sums.spent) / (trust + self._sums.asked)
         return min(max(ratio, low), high)
 
     @property
     def _most(self) -> float:
         """The most that an episode is thought to cost."""
-        if self.most_cost is not None:
-            return self.most_cost
-        return max(self.budget_range[1], self._sums.largest)
+        said = self.budget_range[1] if self.most_cost is None else self.most_cost
+        return max(said, self._sums.largest)
 
     @property
     def _cheapest(self) -> float:
@@ -367,6 +372,8 @@ class _Sums:
             is_count = name.startswith("n_")
             if not _is_amount(value) or (is_count and type(value) is not int):
                 raise ValueError(f"{name} must be a number from 0 on")
+        if self.n_lowest > self.n_ended or self.largest > self.spent:
+            raise ValueError("sums must not contradict each other")
 
     def add(self, asked: FloatArray, paid: FloatArray, lowest: float) -> None:
         """Records the costs of episodes that have ended."""
@@ -377,6 +384,23 @@ class _Sums:
         self.largest = max(self.largest, float(paid.max(initial=0.0)))
         self.n_lowest += int(is_lowest.sum())
         self.spent_lowest += float(paid[is_lowest].sum())
+
+
+def _whole(name: str, part: Any, keys: Collection[str]) -> dict[str, Any]:
+    """A part of a state that has all of its keys, and no others.
+
+    Raises:
+        ValueError: naming one that is missing, or that nobody knows.
+    """
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{name} must be an object")
+    for key in keys:
+        if key not in part:
+            raise ValueError(f"{key} is missing")
+    for key in part:
+        if key not in keys:
+            raise ValueError(f"{name} must have {', '.join(keys)}; got {str(key)!r}, too")
+    return dict(part)
 
 
 def _is_amount(value: Any) -> bool:

@@ -359,8 +359,10 @@ class Service:
             _require_rows("tracker.last.status", carried.last.status, n_rows)
         tracker = self.policy.resume(carried.state)
         require_shape("tracker.state.budgets", tracker.budgets, (n_rows,), "[N]")
+        inside = carried.state.get("tracker")  # of a policy that takes rows as in the log
+        known = {**inside, **carried.state} if isinstance(inside, dict) else carried.state
         for name in ("step", "ended"):  # which trackers of policies of your own may lack
-            theirs, ours = carried.state.get(name), getattr(carried, name)
+            theirs, ours = known.get(name), getattr(carried, name)
             if theirs is not None and theirs != ours:
                 raise PolicyError(
                     f"tracker.{name} must be that of tracker.state: send it as it came."

@@ -31,7 +31,7 @@ from bmdp.errors import ConfigError, DataError, StoreError
 from bmdp.evaluation.statistics import simultaneous_confidence
 from bmdp.kinds import checked
 from bmdp.policies import CalibratedPolicy
-from bmdp.policies.limited import episode_limit_of
+from bmdp.policies.limited import episode_limit_of, require_limit
 from bmdp.policies.portfolio import LogCertificate
 from bmdp.report.opened import open_folder
 
@@ -214,6 +214,7 @@ class Watch:
         episode_limit: float | None = None,
     ) -> None:
         if episode_limit is not None:
+            require_limit(episode_limit)
             gamma, most_cost = 1.0, 1.0
         require_share("gamma", gamma)
         require_from_0("tolerance", tolerance)
@@ -224,6 +225,8 @@ class Watch:
         self.most_cost = math.inf if most_cost is None else float(most_cost)
         require_finite("budget_range", np.array(budget_range, np.float64), limit=MAGNITUDE)
         low, high = map(float, budget_range)
+        if low > high:
+            raise ConfigError(f"budget_range must not fall; got {low:g} to {high:g}.")
         n_ranges = RANGES if high > low else 1
         self.edges = np.linspace(low, high, n_ranges + 1)
         self.name = name

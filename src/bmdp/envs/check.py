@@ -211,6 +211,7 @@ def _seen(when: str, answer: tuple[Any, Any, Any, Any, dict[str, Any]]) -> Seen:
         raise _broken(rule, f"got {reward!r}", when)
     rule = 'info["cost"] must be a finite real number at reset and at every step'
     if "cost" not in info:
+        rule += " (bmdp.envs.CostFunction adds it to environments that have none)"
         raise _broken(rule, f"there is none among {sorted(info)}", when)
     if finite_number(info["cost"]) is None:
         raise _broken(rule, f"got {info['cost']!r}", when)

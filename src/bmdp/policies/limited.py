@@ -37,6 +37,10 @@ from bmdp.storage import storable
 _ROUNDING = 1e-9  # share of the limit by which a sum of costs may be off
 
 
+_SHARED = ("step", "has_decided", "streams", "budgets", "ended")
+"""Parts of a state that the tracker inside has, too, and that are the same."""
+
+
 class Spent(NamedTuple):
     """Costs of `N` episodes so far, and whether they exceed the limit."""
 
@@ -212,10 +216,16 @@ class EpisodeLimitTracker(EpisodeTracker[EpisodeLimitPolicy]):
         for sum_ in so_far[(so_far > limit) | (so_far < np.finfo(np.float32).min)]:
             raise refusal('state["so_far"]', f"sums of costs, at most {limit:g}", float(sum_))
         self.spent = Spent(so_far, kept.truths("exceeded", shape))
-        self._inside = resumed(self._policy.policy, kept.item("inside"), 'state["inside"]')
+        for sum_ in so_far[self.spent.exceeded & (so_far != limit)]:
+            raise refusal('state["so_far"]', f"{limit:g} where that is exceeded", float(sum_))
+        inside = kept.item("inside")
+        self._inside = resumed(self._policy.policy, inside, 'state["inside"]')
         n_inside = len(self._inside.budgets)
         if n_inside != shape[0]:
             raise refusal('state["inside"]', f"of {shape[0]} episodes", n_inside)
+        for name in _SHARED:  # which trackers of policies of your own may lack
+            if name in inside and inside[name] != kept.item(name):
+                raise refusal(f'state["inside"]["{name}"]', "that of the state", inside[name])
 
     def _spends(self) -> BoolArray:
         """None does: the tracker inside decides, by budgets of its own."""

@@ -127,7 +127,7 @@ def test_a_missing_column_lists_those_that_are_there(field):
         DataError, match=rf"{field} must be a column of frame.*found are .*step"
     ) as e:
         READ(table(**{field: None}))
-    assert f"name it by {field}=..." in str(e.value)
+    assert f"name it by columns=bmdp.Columns({field}=...)" in str(e.value)
 
 
 @pytest.mark.parametrize("given", ["nowhere", ("state", "nowhere"), ()])

@@ -535,6 +535,14 @@ def test_states_of_ended_episodes_are_not_looked_at(over):
     tracker.observe(0.0, [over, over], True)
 
 
+def test_ends_that_are_not_those_of_the_tracker_inside_are_refused():
+    policy = EncodedPolicy(RandomBudgetedPolicy(2, 0.0, 1.0), encoder())
+    state = policy.start(ROWS, 0.5, np.random.default_rng(0)).state()
+    assert policy.resume(state).state() == state
+    with pytest.raises(PolicyError, match=r'state\["ended"\] must be that of state\["tracker"\]'):
+        policy.resume(state | {"ended": [True] * len(ROWS)})
+
+
 def test_the_one_step_form_takes_rows_too():
     inner = RandomBudgetedPolicy(2, 0.0, 1.0)
     policy = EncodedPolicy(inner, encoder())

@@ -222,6 +222,10 @@ def test_what_cannot_be_is_told():
         (("time",), "noon"),
         (("format",), None),
         (("format",), True),
+        (("in_flight", 0), 50.0),
+        (("sums", "n_lowest"), 999),
+        (("sums", "largest"), 9.0),
+        (("more",), 1),
     ],
 )
 def test_a_state_that_was_changed_is_refused_in_one_line(where, value):
@@ -237,3 +241,37 @@ def test_a_state_that_was_changed_is_refused_in_one_line(where, value):
     with pytest.raises(bmdp.BmdpError) as error:
         bmdp.PeriodBudget.resume(state)
     assert "\n" not in str(error.value)
+
+
+def parts_of(state, *path):
+    """Where each part of a state is."""
+    for key, value in state.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from parts_of(value, *path, key)
+
+
+def test_a_state_that_lacks_a_part_is_refused_by_its_name():
+    controller = new()
+    controller.budget()
+    for *owners, last in parts_of(controller.state()):
+        state = owner = json.loads(json.dumps(controller.state()))
+        for key in owners:
+            owner = owner[key]
+        del owner[last]
+        with pytest.raises(DataError, match=f"{last} is missing"):
+            bmdp.PeriodBudget.resume(state)
+
+
+def test_a_cost_above_the_most_that_was_said_is_the_most_from_then_on():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        controller = new(total=18.0, episodes=400, most_cost=1.0)
+        for _ in range(400):
+            controller.observe(5.0 * (rng.random() < controller.budget() / 5))
+        assert controller.status.spent <= 18.0
+
+
+def test_nothing_may_be_spent_of_nothing():
+    controller = new(total=0.0, budget_range=(0.0, 0.0), most_cost=None)
+    assert (controller.budget(), controller.status.ratio) == (0.0, 1.0)

@@ -317,6 +317,16 @@ def test_a_tracker_of_something_else_is_refused(change, told):
     assert told in answer.json()["error"]
 
 
+def test_a_step_that_is_not_that_of_the_state_is_refused_of_rows_of_a_log_too():
+    encoder = Encoder((StateColumn("age", "numbers"),))
+    here = Here(EncodedPolicy(RandomBudgetedPolicy(2, 0.0, 1.0), encoder))
+    tracker = here("/start", states=[{"age": 30}], budgets=0.5)["tracker"]
+    body = {"tracker": tracker | {"step": 7}, "states": [{"age": 30}]}
+    answer = here.ask("POST", "/decide", json=body)
+    assert answer.status_code == 422
+    assert "tracker.step must be that of tracker.state" in answer.json()["error"]
+
+
 def test_the_order_of_requests_is_kept():
     here = Here(hull())
     begun = here("/start", states=[0], budgets=1)["tracker"]

@@ -1,6 +1,7 @@
 """The watch over a log: promises put together from lines, verdicts, and what is wrong told."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -108,13 +109,16 @@ def test_lines_that_are_missing_make_a_cost_one_that_is_known_in_part():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"cost": -1.0}, "cost must be a number from 0 on; got -1.0"),
-        ({"cost": float("nan")}, "cost must be a number from 0 on; got nan"),
-        ({"cost": None}, "cost must be a number from 0 on; got None"),
-        ({"budget": "0.5"}, "budget must be a number from 0 on; got '0.5'"),
+        ({"cost": -1.0}, "cost must be a number from 0 to 1e+50; got -1.0"),
+        ({"cost": float("nan")}, "cost must be a number from 0 to 1e+50; got nan"),
+        ({"cost": None}, "cost must be a number from 0 to 1e+50; got None"),
+        ({"budget": "0.5"}, "budget must be a number from 0 to 1e+50; got '0.5'"),
         ({"step": 1.5}, "step must be a whole number from 0 on; got 1.5"),
         ({"ended": 1}, "ended must be true or false; got 1"),
         ({"episode": 7}, "episode must be a text; got 7"),
+        ({"cost": 10**400}, "cost must be a number from 0 to 1e+50; got 1000"),
+        ({"budget": 1e308}, "budget must be a number from 0 to 1e+50; got 1e+308"),
+        ({"status": []}, "status must be a word or a number; got []"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_line(change, told):
@@ -302,3 +306,16 @@ def test_a_cost_above_the_most_and_wrong_settings_are_told():
         Watch((0.0, 1.0), most_cost=0.0)
     with pytest.raises(ConfigError, match="confidence must be above 0"):
         Watch((0.0, 1.0), confidence=1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"episode_limit": -1.0}, "episode_limit must be a finite number from 0 on; got -1"),
+        ({"episode_limit": np.nan}, "episode_limit must be a finite number from 0 on; got nan"),
+        ({"budget_range": (1.0, 0.0)}, "budget_range must not fall; got 1 to 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, told):
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        Watch(**{"budget_range": (0.0, 1.0), **settings})

@@ -114,3 +114,29 @@ def test_the_limit_of_a_policy_is_found_inside_of_others():
         policy = EpisodeLimitPolicy(ANY, 1.5)
 
     assert (episode_limit_of(Around()), episode_limit_of(ANY)) == (1.5, None)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("inside", "step"), 0),
+        (("inside", "has_decided"), True),
+        (("inside", "ended"), [True, True]),
+        (("inside", "streams", "episodes"), [8, 9]),
+        (("budgets",), [0.0, 0.2]),
+        (("exceeded",), [True, False]),
+    ],
+)
+def test_parts_of_a_state_that_contradict_each_other_are_refused(where, value):
+    policy = EpisodeLimitPolicy(ANY, 2.0)
+    tracker = policy.start([[7.0], [8.0]], 0.5, np.random.default_rng(0))
+    tracker.decide([[7.0], [8.0]])
+    tracker.observe([1.0, 0.0], [[7.0], [8.0]], False)
+    assert policy.resume(tracker.state()).state() == tracker.state()
+    state = part = tracker.state()
+    for key in where[:-1]:
+        part = part[key]
+    assert part[where[-1]] != value
+    part[where[-1]] = value
+    with pytest.raises(PolicyError, match="must be"):
+        policy.resume(state)
