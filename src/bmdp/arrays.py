@@ -129,7 +129,8 @@ def require_finite(
     value, n_bad = array[tuple(index)], int((~good).sum())
     rule = f"at most {limit:g} in magnitude" if np.isfinite(value) else "finite"
     many = f" ({n_bad} of {array.size} values are bad.)" if n_bad > 1 else ""
-    raise error(f"{name} must be {rule}; got {value:g} at {index}.{many}")
+    where = f" at {index}" if index else ""
+    raise error(f"{name} must be {rule}; got {value:g}{where}.{many}")
 
 
 def require_magnitude(name: str, array: FloatArray) -> None:

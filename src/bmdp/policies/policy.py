@@ -984,6 +984,8 @@ def load_policy(folder: str | os.PathLike[str]) -> Policy:
     2.5
     """
     place = Path(folder)
+    if not reached(place).exists():
+        raise StoreError(f"{place} is not there: give the folder of a policy, or of a run.")
     if (place / "spec.json").exists() and not (place / POLICY).exists():
         if not (place / "policy").exists():
             raise StoreError(

@@ -169,7 +169,7 @@ def test_upper_frontier_names_what_is_wrong(costs, rewards, message):
 
 @pytest.mark.parametrize("beta", [np.nan, np.inf])
 def test_hull_mixture_takes_finite_budgets_only(beta):
-    with pytest.raises(BudgetError, match="beta must be finite"):
+    with pytest.raises(BudgetError, match=rf"beta must be finite; got {beta:g}\."):
         hull_mixture(upper_frontier([0.0], [0.0]), beta)
 
 
