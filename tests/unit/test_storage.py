@@ -236,7 +236,7 @@ def test_a_foreign_file_is_refused(folder, text, message):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(StoreError, match="nowhere is not there: give the folder of a policy, or of"):
+    with pytest.raises(StoreError, match="nowhere is not there: give the folder of a policy"):
         bmdp.load_policy(tmp_path / "nowhere")
 
 
