@@ -223,7 +223,7 @@ def _points(row: Mapping[str, Any]) -> tuple[Any, Any]:
 
 TABLES = {
     "road: paper": ("budgets-1500", "prices-1500", "fit-1500"),
-    "road: sizes": ("budgets-5000", "prices-5000", "prices-20000", "fit"),
+    "road: sizes": ("budgets-5000", "prices-5000", "budgets-20000", "prices-20000", "fit"),
     "road: features": tuple(f"budgets-1500-{name}" for name in FEATURES[:2]),
 }
 """Lessons of each table of the page; those without a record are left out."""
