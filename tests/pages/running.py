@@ -26,7 +26,7 @@ from pages.rules import (
 INTERRUPTED = 130
 DEFAULT_PORT = 8000
 SOON = 3.0
-"""Seconds from the begin of a command to its `^C`."""
+"""Seconds for which a command that has a folder is at work before its `^C`."""
 SHELL = re.compile(r"[|&<>]+|.*;|\d?>.*")
 LINKED = ("benchmarks", "constraints.txt", "examples")
 """Of a copy of the repository, which the reader of a page has at hand."""
@@ -151,10 +151,19 @@ class Reader:
             return self._serves(snippet, words, variables)
         process = self._process(terminal.bmdp, variables, words)
         if any(line.startswith("^C") for line in snippet.shown):
-            time.sleep(SOON)
+            self._wait_for(words, process)
             process.interrupt()
         self._ended(snippet, process.answer())
         return True
+
+    def _wait_for(self, words, process):
+        """Waits until a command is at work: some seconds after its folder is there."""
+        out, end = value_of(words, "--out"), time.monotonic() + terminal.PATIENCE
+        while out and not (self.folder / out).exists() and time.monotonic() < end:
+            if not process.process.is_alive():
+                break
+            time.sleep(0.05)
+        time.sleep(SOON)
 
     def _serves(self, snippet, words, variables):
         """Starts a service, which is stopped at the end of the page."""
