@@ -44,8 +44,6 @@ _AS_SAID = 10  # episodes that the lowest budget counts for, against what is see
 _HALVINGS = 25  # of the range of budgets
 _RATIOS = 0.2, 5.0  # that are believed
 _FORMAT = 1  # of states
-_PARTS = ("format", "settings", "sums", "in_flight", "time")
-_SETTINGS = ("total", "episodes", "budget_range", "most_cost", "confidence")
 _MOST_TOLD = 200  # letters of an error
 
 
@@ -242,12 +240,12 @@ class PeriodBudget:
             number = state.get("format")
             if type(number) is int and number > _FORMAT:
                 raise DataError(f"state is of format {number}, newer than {_FORMAT}: upgrade bmdp.")
-            parts = _whole("it", state, _PARTS)
-            settings = _whole("settings", parts["settings"], _SETTINGS)
+            known = cls(total=0.0, episodes=1, budget_range=(0.0, 0.0)).state()
+            parts = _whole("it", state, known)
+            settings = _whole("settings", parts["settings"], known["settings"])
             low, high = settings.pop("budget_range")
             controller = cls(budget_range=(low, high), **settings)
-            sums = _whole("sums", parts["sums"], asdict(_Sums()))
-            controller._sums = _Sums(**sums)
+            controller._sums = _Sums(**_whole("sums", parts["sums"], known["sums"]))
             controller._sums.check()
             budgets = parts["in_flight"]
             if type(number) is not int or number != _FORMAT or not isinstance(budgets, list):
